@@ -1,0 +1,63 @@
+"""Residual networks read as ODE solvers: measure how stiff they are, step by step.
+
+The public names, and nothing else. Each is imported when it is first used, so that
+``stiffnet --help`` does not wait for torch.
+"""
+
+import sys
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stiffnet.measure import measure as measure
+    from stiffnet.network.load import create_model as create_model
+    from stiffnet.report.stiffness import StiffnessReport as StiffnessReport
+    from stiffnet.stiffness.metric import StiffnessMetric as StiffnessMetric
+    from stiffnet.stiffness.relate import rank_models as rank_models, relate as relate
+    from stiffnet.stiffness.total import tns as tns
+    from stiffnet.trajectory.record import Trajectory as Trajectory, record as record
+    from stiffnet.trajectory.steps import Step as Step, steps as steps
+
+try:
+    __version__ = version("stiffnet")
+except PackageNotFoundError:  # running from a checkout that was never installed
+    __version__ = "0+unknown"
+
+_HOME = {
+    "Step": "stiffnet.trajectory.steps",
+    "StiffnessMetric": "stiffnet.stiffness.metric",
+    "StiffnessReport": "stiffnet.report.stiffness",
+    "Trajectory": "stiffnet.trajectory.record",
+    "create_model": "stiffnet.network.load",
+    "measure": "stiffnet.measure",
+    "rank_models": "stiffnet.stiffness.relate",
+    "record": "stiffnet.trajectory.record",
+    "relate": "stiffnet.stiffness.relate",
+    "steps": "stiffnet.trajectory.steps",
+    "tns": "stiffnet.stiffness.total",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'stiffnet' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOME, "__version__"])
+
+
+class _Door(ModuleType):
+    """Lets `stiffnet.measure` be the function, though a module of that name exists too."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Door

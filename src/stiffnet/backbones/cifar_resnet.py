@@ -1,0 +1,197 @@
+"""ResNets for 32-pixel images: 6n+2 layers of basic blocks or 9n+2 of bottlenecks.
+
+He, Zhang, Ren and Sun, 2016: "Deep residual learning for image recognition" (post-activation) and
+"Identity mappings in deep residual networks" (pre-activation). Three stages of n blocks, widths 16,
+32 and 64 (times four for bottlenecks), a 1×1 convolution where the state changes shape.
+"""
+
+import math
+from typing import Any
+
+import torch
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from torch import Tensor, nn
+
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)  # of CIFAR-10's 50,000 training images
+CIFAR_STD = (0.2470, 0.2435, 0.2616)
+WIDTHS = (16, 32, 64)
+
+
+def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions, and the activation after the addition."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, width, 3, stride)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, 3)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.shortcut = _projection(inputs, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Take one step."""
+        rate = torch.relu(self.bn1(self.conv1(x)))
+        rate = self.bn2(self.conv2(rate))
+        return torch.relu(self.shortcut(x) + rate)
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3, 1×1, and the activation after the addition."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, width, 1)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, 3, stride)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = _conv(width, 4 * width, 1)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.shortcut = _projection(inputs, 4 * width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Take one step."""
+        rate = torch.relu(self.bn1(self.conv1(x)))
+        rate = torch.relu(self.bn2(self.conv2(rate)))
+        rate = self.bn3(self.conv3(rate))
+        return torch.relu(self.shortcut(x) + rate)
+
+
+class PreActBottleneck(nn.Module):
+    """Norm and activation before each convolution; nothing after the addition."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self.conv1 = _conv(inputs, width, 1)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, 3, stride)
+        self.bn3 = nn.BatchNorm2d(width)
+        self.conv3 = _conv(width, 4 * width, 1)
+        outputs = 4 * width
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else _conv(inputs, outputs, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Take one step."""
+        rate = self.conv1(torch.relu(self.bn1(x)))
+        rate = self.conv2(torch.relu(self.bn2(rate)))
+        rate = self.conv3(torch.relu(self.bn3(rate)))
+        return torch.add(self.shortcut(x), rate)
+
+
+Block = type[BasicBlock] | type[Bottleneck] | type[PreActBottleneck]
+
+
+def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
+    if inputs == outputs and stride == 1:
+        return nn.Identity()
+    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+
+class CifarResNet(nn.Module):
+    """Stem, three stages of n blocks, pooling over whatever map is left, one linear layer."""
+
+    def __init__(
+        self, block: Block, blocks: int, *, num_classes: int = 10, in_chans: int = 3
+    ) -> None:
+        super().__init__()
+        preact = block is PreActBottleneck
+        self.num_classes = num_classes
+        self.num_features = WIDTHS[-1] * block.expansion
+        self.conv1 = _conv(in_chans, WIDTHS[0], 3)
+        self.bn1 = nn.Identity() if preact else nn.BatchNorm2d(WIDTHS[0])
+        self.act1 = nn.Identity() if preact else nn.ReLU()
+        channels = WIDTHS[0]
+        for number, width in enumerate(WIDTHS, start=1):
+            steps = []
+            for index in range(blocks):
+                steps.append(block(channels, width, 2 if index == 0 and number > 1 else 1))
+                channels = width * block.expansion
+            self.add_module(f"layer{number}", nn.Sequential(*steps))
+        self.norm = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU()) if preact else nn.Identity()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(channels, num_classes) if num_classes else nn.Identity()
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels
+                nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
+
+    def get_classifier(self) -> nn.Module:
+        """Return the last layer, as timm asks of its models."""
+        return self.fc
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one, as timm asks of its models."""
+        self.num_classes = num_classes
+        self.fc = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Return the last state."""
+        x = self.act1(self.bn1(self.conv1(x)))
+        x = self.get_submodule("layer1")(x)
+        x = self.get_submodule("layer2")(x)
+        x = self.get_submodule("layer3")(x)
+        x = self.norm(x)
+        return x  # noqa: RET504  # the name carries the type
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Pool and classify."""
+        x = self.pool(x).flatten(1)
+        return x if pre_logits else self.fc(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits of a batch of images."""
+        return self.forward_head(self.forward_features(x))
+
+
+VARIANTS: dict[str, tuple[Block, int]] = {
+    **{f"resnet{6 * n + 2}_cifar": (BasicBlock, n) for n in (3, 5, 7, 9, 18)},
+    **{f"resnet{9 * n + 2}_cifar": (Bottleneck, n) for n in (3, 9, 18, 27)},
+    **{f"preresnet{9 * n + 2}_cifar": (PreActBottleneck, n) for n in (3, 9, 18, 27)},
+}
+
+default_cfgs = generate_default_cfgs(
+    {
+        name: {
+            "num_classes": 10,
+            "input_size": (3, 32, 32),
+            "pool_size": (8, 8),
+            "crop_pct": 1.0,
+            "interpolation": "bilinear",
+            "mean": CIFAR_MEAN,
+            "std": CIFAR_STD,
+            "first_conv": "conv1",
+            "classifier": "fc",
+        }
+        for name in VARIANTS
+    }
+)
+
+
+def _register(name: str, block: Block, blocks: int) -> None:
+    def build(pretrained: bool = False, **options: Any) -> CifarResNet:
+        model: CifarResNet = build_model_with_cfg(
+            CifarResNet, name, pretrained, block=block, blocks=blocks, **options
+        )
+        return model
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = f"Three stages of {blocks} {block.__name__}s for 32-pixel images."
+    register_model(build)
+
+
+for _name, (_block, _blocks) in VARIANTS.items():
+    _register(_name, _block, _blocks)

@@ -1,0 +1,149 @@
+"""``stiffnet measure``: the stiffness of any network on any images."""
+
+import re
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stiffnet.cli.progress import note, progress
+
+if TYPE_CHECKING:
+    from stiffnet.data.folder import ImageFolder
+    from stiffnet.data.images import ImageSet
+    from stiffnet.network.load import LoadedModel
+
+
+class Device(StrEnum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+    mps = "mps"
+
+
+def measure(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A timm name, torchvision:NAME, or our folder.")
+    ],
+    data: Annotated[
+        str, typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder of class folders.")
+    ],
+    weights: Annotated[
+        str,
+        typer.Option(metavar="F", help="'pretrained', a .safetensors or a .pth. Random if none."),
+    ] = "",
+    limit: Annotated[
+        int, typer.Option(min=0, help="Measure this many images, evenly chosen; 0 means all.")
+    ] = 0,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
+    ] = 64,
+    num_classes: Annotated[
+        int, typer.Option(min=0, help="Outputs of the network; 0 means as it or the data have.")
+    ] = 0,
+    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of random weights.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="For report.json and report.html [stiffness/MODEL]."),
+    ] = None,
+) -> None:
+    """Say how stiff every residual step of a network is: a table, a JSON file and a page."""
+    from rich.console import Console
+
+    from stiffnet.data import open_data
+    from stiffnet.measure import measure as run
+
+    images = open_data(data)
+    loaded = _open(model, weights, num_classes, images, seed)
+    where = _device(device)
+    judge = _comparable(loaded, images)
+    batches = images.batches(
+        loaded.preparation, batch_size=batch_size, limit=limit or None, workers=workers
+    )
+    facts = {
+        "model": loaded.name,
+        "form": loaded.form,
+        "weights": _origin(model, weights, loaded, seed),
+        "data": images.name,
+        "command": shlex.join(["stiffnet", *sys.argv[1:]]),
+    }
+    with progress(f"measuring {loaded.name}", min(limit or len(images), len(images))) as advance:
+        report = run(
+            loaded.model.to(where),
+            batches,
+            judge=judge,
+            classes=images.classes,
+            facts=facts,
+            on_batch=advance,
+        )
+    folder = out or Path("stiffness") / re.sub(r"[^\w.-]+", "_", loaded.name)
+    written = report.save(folder / "report.json"), report.html(folder / "report.html")
+    console = Console()
+    console.print(report)
+    console.print(f"Written: {written[0]} and {written[1]}", markup=False, highlight=False)
+
+
+def _open(
+    model: str, weights: str, num_classes: int, images: "ImageSet | ImageFolder", seed: int
+) -> "LoadedModel":
+    """Open the network, with as many classes as the data where nothing else decides."""
+    from stiffnet.network.load import PRETRAINED, is_model_name, open_model
+
+    classes: int | None = num_classes or None
+    if classes is None and weights != PRETRAINED and is_model_name(model):
+        classes = len(images.classes)
+    return open_model(model, weights=weights or None, num_classes=classes, seed=seed)
+
+
+def _device(device: Device) -> str:
+    import torch
+
+    from stiffnet.errors import StiffnetError
+
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device is Device.auto:
+        return next((name for name, available in there.items() if available), "cpu")
+    if not there.get(device.value, True):
+        raise StiffnetError(
+            f"This machine has no {device.value} device that torch can use. "
+            "Leave out `--device`, or give `--device cpu`."
+        )
+    return device.value
+
+
+def _comparable(loaded: "LoadedModel", images: "ImageSet | ImageFolder") -> bool:
+    """Whether the labels are the network's classes; says so if they are not."""
+    outputs = getattr(loaded.model, "num_classes", len(images.classes))
+    if loaded.classes and tuple(loaded.classes) != tuple(images.classes):
+        note(
+            f"the network knows the classes {_few(loaded.classes)}, the data have "
+            f"{_few(images.classes)}; loss and accuracy are left out."
+        )
+        return False
+    if outputs != len(images.classes):
+        note(
+            f"the network has {outputs} classes and the data {len(images.classes)}; "
+            "loss and accuracy are left out."
+        )
+        return False
+    return True
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _origin(model: str, weights: str, loaded: "LoadedModel", seed: int) -> str:
+    if weights:
+        return weights if weights == "pretrained" else Path(weights).name
+    if loaded.made_by:
+        return ", ".join(f"{key} {value}" for key, value in loaded.made_by.items())
+    note(f"no weights were given: {loaded.name} is measured as initialised with seed {seed}.")
+    return f"random, seed {seed}"

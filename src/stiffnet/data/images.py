@@ -1,0 +1,132 @@
+"""Images in memory (or mapped from a file), and batches of them ready for a network."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stiffnet.errors import DataError
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a network expects of its images: size, channels and normalisation."""
+
+    input_size: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Turn uint8 images (batch, channel, height, width) into the network's input."""
+        channels, height, width = self.input_size
+        if images.dtype != torch.uint8:
+            raise DataError(
+                f"The images are {images.dtype}, and 8-bit ones (torch.uint8) are prepared. "
+                "Give the raw pixels, from 0 to 255."
+            )
+        batch = images.float().div_(255)
+        if batch.shape[1] == 1 and channels > 1:
+            batch = batch.expand(-1, channels, -1, -1)
+        if batch.shape[1] != channels:
+            raise DataError(
+                f"The images have {batch.shape[1]} channels, the network takes {channels}. "
+                f"Build the network with `in_chans={batch.shape[1]}`."
+            )
+        if batch.shape[2:] != (height, width):
+            batch = F.interpolate(batch, (height, width), mode="bilinear", antialias=True)
+        mean, std = (
+            torch.tensor(values, device=batch.device).view(1, -1, 1, 1)
+            for values in (self.mean, self.std)
+        )
+        return (batch - mean) / std
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """A data set small enough to index directly: uint8 images, one label each."""
+
+    name: str
+    images: npt.NDArray[np.uint8]  # (sample, channel, height, width)
+    labels: npt.NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != np.uint8 or self.images.ndim != 4:
+            raise DataError(
+                f"The images of {self.name} are {self.images.dtype} of shape "
+                f"{self.images.shape}. Give uint8 of shape (sample, channel, height, width)."
+            )
+        if len(self.images) != len(self.labels):
+            raise DataError(
+                f"{self.name} has {len(self.images):,} images and {len(self.labels):,} labels. "
+                "Give one label for each image."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(
+        self,
+        preparation: Preparation,
+        *,
+        batch_size: int,
+        limit: int | None = None,
+        workers: int = 0,
+    ) -> "Batches":
+        """Return the samples in order, prepared for a network.
+
+        With a `limit`, only that many, spread evenly over every class: see `spread`.
+        """
+        return Batches(self, preparation, in_batches(self.labels, batch_size, limit))
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Ordered batches of an image set: iterate it as often as you like."""
+
+    source: ImageSet
+    preparation: Preparation
+    indices: list[npt.NDArray[np.int64]]  # of the samples in each batch
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for chosen in self.indices:
+            images = torch.from_numpy(np.array(self.source.images[chosen]))
+            labels = torch.from_numpy(np.array(self.source.labels[chosen]))
+            yield self.preparation(images), labels
+
+
+def spread(labels: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
+    """Return the indices, in order, of `limit` samples in which every class has its share.
+
+    The samples are sorted by class and taken at even distances, so sorted and shuffled sets alike
+    give each class its share to within one sample.
+
+    >>> spread(np.array([0, 0, 0, 0, 1, 1, 1, 1]), 4)
+    array([1, 3, 5, 7])
+    """
+    count, limit = len(labels), min(limit, len(labels))
+    order = np.argsort(labels, kind="stable")
+    middles = (2 * np.arange(limit) + 1) * count // (2 * limit)  # of `limit` equal stretches
+    return np.sort(order[middles])
+
+
+def in_batches(
+    labels: npt.NDArray[np.int64], batch_size: int, limit: int | None
+) -> list[npt.NDArray[np.int64]]:
+    """Return the indices of each batch; the last one may be smaller.
+
+    Raises:
+        DataError: If `batch_size` or `limit` is below 1.
+    """
+    for name, value in (("batch_size", batch_size), ("limit", limit)):
+        if value is not None and value < 1:
+            raise DataError(f"`{name}` is {value}, which leaves no image. Give 1 or more.")
+    chosen = spread(labels, len(labels) if limit is None else limit)
+    return [chosen[start : start + batch_size] for start in range(0, len(chosen), batch_size)]

@@ -1,0 +1,60 @@
+"""Every exception this package raises on purpose; each message ends with what to do.
+
+On the command line such an error is one sentence on stderr, and its ``exit_code`` is the status.
+"""
+
+
+class StiffnetError(Exception):
+    """Base class: catching it catches every deliberate failure of ours."""
+
+    exit_code = 2
+
+
+class StepError(StiffnetError, ValueError):
+    """A network whose steps cannot be found, or a step that cannot be measured."""
+
+
+class NonFiniteError(StepError):
+    """A state or a rate that is NaN, infinite or of norm zero, so that no index exists."""
+
+    exit_code = 3
+
+
+class FoldError(StiffnetError, ValueError):
+    """A module that has no exact folded equivalent."""
+
+
+class RecipeError(StiffnetError, ValueError):
+    """A recipe that contradicts itself."""
+
+
+class UnknownNameError(StiffnetError, LookupError):
+    """A name that no table has an entry for (a ``KeyError`` would print only its repr)."""
+
+
+class CheckpointError(StiffnetError, ValueError):
+    """Weights that do not belong to the network they were given to."""
+
+
+class DataError(StiffnetError, ValueError):
+    """Images or labels that cannot be used."""
+
+    exit_code = 3
+
+
+class UnsafeFileError(CheckpointError):
+    """A file that could run code if it were opened the usual way."""
+
+    exit_code = 4
+
+
+class CorruptFileError(CheckpointError):
+    """A file that is damaged or not what its name says."""
+
+    exit_code = 5
+
+
+class StorageError(StiffnetError, OSError):
+    """A file or folder that could not be read or written: disk full, permission, missing."""
+
+    exit_code = 6

@@ -1,0 +1,301 @@
+"""A model and a loader in, a `StiffnessReport` out."""
+
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.report.stiffness import Samples, StiffnessReport
+from stiffnet.stiffness.index import index_from_norms
+from stiffnet.stiffness.metric import StiffnessMetric
+from stiffnet.trajectory.record import Trajectory, record
+from stiffnet.trajectory.steps import Step, as_arguments, steps as find_steps
+from stiffnet.trajectory.wrappers import plain_run, unwrap
+
+KEEP = 10_000
+
+
+def measure(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    limit: int | None = None,
+    keep: int = KEEP,
+    judge: bool = True,
+    classes: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+    on_batch: Callable[[int], None] = lambda samples: None,
+) -> StiffnessReport:
+    """Measure how stiff every residual step of a network is.
+
+    Args:
+        model: Any residual network. It is run in evaluation mode, without gradients, and left as
+            it was.
+        loader: Batches: images, or (images, labels), or keyword arguments of the model as a
+            dictionary (a key ``labels`` is taken out). Batches on the CPU are moved to the model.
+        limit: Stop after this many samples; None takes all.
+        keep: For how many samples to keep single values (8 bytes a step each). Of more, a fixed
+            pseudo-random choice is kept; the statistics are over all of them in any case.
+        judge: The labels are the network's classes, so that there are a loss and an accuracy;
+            otherwise they only break the result down.
+        classes: Names of the labels, for the report.
+        facts: What the report should say about where its numbers come from.
+        on_batch: Called after each batch with the number of samples in it.
+
+    Raises:
+        StepError: If the network has no residual steps, or there was no sample.
+        NonFiniteError: If a state or rate is NaN, infinite, or a state has norm zero; it names
+            the sample and the step.
+        DataError: If labels do not fit the network's classes, or a batch is on a wrong device.
+
+    Example:
+        >>> import timm
+        >>> model = timm.create_model("resnet18", num_classes=10)
+        >>> report = measure(model, [torch.rand(2, 3, 64, 64)])
+        >>> report.samples, len(report.to_frame())
+        (2, 8)
+    """
+    network = unwrap(model)
+    seen = _Seen(keep)
+    run: _Run | None = None
+    with plain_run(network):
+        for batch in _limited(loader, limit):
+            inputs, labels = _split(batch)
+            inputs = _on_device(inputs, network)
+            if run is None:
+                run = _Run(network, find_steps(network, inputs))
+            nsi, increment, output = run(inputs, seen.samples)
+            run.metric.update(nsi, increment)
+            seen.add(nsi.cpu(), *_outcome(output, labels, seen.samples, judge=judge))
+            on_batch(len(nsi))
+    if run is None:
+        raise StepError("The loader gave no batch, so nothing was measured. Give it some images.")
+    return StiffnessReport(
+        steps=tuple(run.steps),
+        summary=run.metric.compute(),
+        kept=seen.kept(),
+        accuracy=seen.accuracy,
+        classes=tuple(classes),
+        facts={"model": type(network).__name__, **(facts or {}), **provenance(network)},
+    )
+
+
+def provenance(model: nn.Module) -> dict[str, str]:
+    """Versions and hardware that a number depends on."""
+    parameter = next(model.parameters(), torch.empty(0))
+    packages = ("stiffnet", "torch", "timm", "torchvision")
+    return {
+        "versions": ", ".join(f"{name} {version(name)}" for name in packages),
+        "python": platform.python_version(),
+        "device": parameter.device.type,
+        "precision": str(parameter.dtype).removeprefix("torch."),
+        "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
+    }
+
+
+@dataclass
+class _Run:
+    """Runs batches and turns their trajectories into indices."""
+
+    model: nn.Module
+    steps: list[Step]
+    metric: StiffnessMetric = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metric = StiffnessMetric(
+            [step.stage for step in self.steps], [step.counted for step in self.steps]
+        )
+
+    def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
+        args, kwargs = as_arguments(inputs)
+        with record(self.model, self.steps) as recording:
+            output = self.model(*args, **kwargs)
+        trajectory = recording.trajectory
+        nsi = _indices(trajectory, trajectory.rate_norms, before)
+        return nsi, _indices(trajectory, trajectory.increment_norms, before), output
+
+
+def _indices(trajectory: Trajectory, norms: Tensor, before: int) -> Tensor:
+    columns = []
+    for number, step in enumerate(trajectory.steps):
+        columns.append(
+            index_from_norms(
+                trajectory.state_norms[:, number],
+                norms[:, number],
+                what=f"step {step.name!r}",
+                first=before,
+            )
+        )
+    return torch.stack(columns, dim=1)
+
+
+@dataclass
+class _Seen:
+    """Single values of up to `keep` samples, and counts over all of them.
+
+    Which samples stay is decided by a hash of their position, so the choice is the same for any
+    batch size and order of arrival.
+    """
+
+    keep: int
+    samples: int = 0
+    correct: int = 0
+    judged: int = 0
+    _rows: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(
+        self, nsi: Tensor, label: Tensor | None, loss: Tensor | None, correct: Tensor | None
+    ) -> None:
+        number = np.arange(self.samples, self.samples + len(nsi), dtype=np.int64)
+        self.samples += len(nsi)
+        if correct is not None:
+            self.correct += int(correct.sum())
+            self.judged += len(correct)
+        columns = {"nsi": nsi, "label": label, "loss": loss, "correct": correct}
+        batch = {k: v.numpy() for k, v in columns.items() if v is not None} | {"number": number}
+        if self._rows and batch.keys() != self._rows.keys():
+            raise DataError(
+                "Some batches have labels and some have none. Give all of them labels, or none."
+            )
+        merged = {
+            k: np.concatenate([self._rows[k], v]) if self._rows else v for k, v in batch.items()
+        }
+        if len(merged["number"]) > self.keep:
+            chosen = np.sort(np.argsort(_hash(merged["number"]), kind="stable")[: self.keep])
+            merged = {k: v[chosen] for k, v in merged.items()}
+        self._rows = merged
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.correct / self.judged if self.judged else None
+
+    def kept(self) -> Samples:
+        return Samples(**self._rows)
+
+
+def _hash(number: np.ndarray) -> np.ndarray:
+    """Scramble integers (the finaliser of splitmix64), the same on every machine."""
+    x = number.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    scrambled: np.ndarray = x ^ (x >> np.uint64(31))
+    return scrambled
+
+
+def _limited(loader: Iterable[Any], limit: int | None) -> Iterable[Any]:
+    """Batches until `limit` samples have come, the last one cut to fit."""
+    if limit is not None and limit < 1:
+        raise DataError(f"A limit of {limit} samples measures nothing. Give 1 or more, or none.")
+    left = limit
+    for batch in loader:
+        size = _size(batch)
+        if left is not None and size > left:
+            batch = _cut(batch, left)
+        yield batch
+        if left is not None:
+            left -= min(size, left)
+            if not left:
+                return
+
+
+def _size(batch: Any) -> int:
+    if isinstance(batch, Tensor):
+        return len(batch)
+    values = batch.values() if isinstance(batch, dict) else batch
+    return next((len(v) for v in values if isinstance(v, Tensor) and v.ndim), 0)
+
+
+def _cut(batch: Any, size: int) -> Any:
+    if isinstance(batch, Tensor):
+        return batch[:size] if batch.ndim else batch
+    if isinstance(batch, dict):
+        return {key: _cut(value, size) for key, value in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return [_cut(value, size) for value in batch]
+    return batch
+
+
+def _split(batch: Any) -> tuple[Any, Tensor | None]:
+    if isinstance(batch, dict):
+        inputs = {key: value for key, value in batch.items() if key != "labels"}
+        return inputs, batch.get("labels")
+    if isinstance(batch, (list, tuple)):
+        if len(batch) not in (1, 2) or not all(isinstance(part, Tensor) for part in batch):
+            raise DataError(
+                f"A batch is a {type(batch).__name__} of {len(batch)} parts. Give images, a pair "
+                "(images, labels), or a dictionary of the model's arguments."
+            )
+        return batch[0], batch[1] if len(batch) == 2 else None
+    if not isinstance(batch, Tensor):
+        raise DataError(
+            f"A batch is a {type(batch).__name__}. Give images, a pair (images, labels), or a "
+            "dictionary of the model's arguments."
+        )
+    return batch, None
+
+
+def _on_device(inputs: Any, model: nn.Module) -> Any:
+    """Move inputs from the CPU to where the model is; refuse what lies elsewhere."""
+    parameter = next(model.parameters(), None)
+    if parameter is None:
+        return inputs
+    if isinstance(inputs, dict):
+        return {key: _on_device(value, model) for key, value in inputs.items()}
+    if not isinstance(inputs, Tensor) or inputs.device == parameter.device:
+        return inputs
+    if inputs.device.type != "cpu":
+        raise DataError(
+            f"A batch lies on {inputs.device} and the model on {parameter.device}. Move one to "
+            "the other, or leave the batches on the CPU."
+        )
+    return inputs.to(parameter.device)
+
+
+Outcome = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) -> Outcome:
+    """Label, loss and correctness of each sample, as far as they exist."""
+    if labels is None:
+        return None, None, None
+    labels = labels.detach().cpu()
+    if not judge:
+        return labels.long(), None, None
+    logits = _logits(output)
+    if logits is None or labels.ndim != 1:
+        raise DataError(
+            f"The labels have shape {tuple(labels.shape)}, and the network gives no row of logits "
+            "for each. Leave the labels out, or measure a classifier."
+        )
+    logits = logits.detach().double().cpu()
+    outside = (labels < 0) | (labels >= logits.shape[1])
+    if bool(outside.any()):
+        where = int(outside.nonzero()[0])
+        raise DataError(
+            f"Sample {before + where} has label {int(labels[where])}, and the network knows "
+            f"classes 0 to {logits.shape[1] - 1}. Give a network with as many classes as the data."
+        )
+    loss = F.cross_entropy(logits, labels.long(), reduction="none")
+    if not bool(torch.isfinite(loss).all()):
+        where = before + int((~torch.isfinite(loss)).nonzero()[0])
+        raise NonFiniteError(
+            f"The network's output for sample {where} is NaN or infinite. Check the weights and "
+            "this input."
+        )
+    return labels.long(), loss, logits.argmax(dim=1) == labels
+
+
+def _logits(output: Any) -> Tensor | None:
+    if isinstance(output, (list, tuple)) and output:
+        output = output[0]
+    output = getattr(output, "logits", output)
+    if isinstance(output, dict):
+        output = output.get("logits", output.get("out"))
+    return output if isinstance(output, Tensor) and output.ndim == 2 else None

@@ -1,0 +1,1 @@
+"""Where things are plugged in: networks by name, their weights and folders."""

@@ -1,0 +1,305 @@
+"""The figures of a report, as functions of views; plotly draws them in a notebook too.
+
+Every user string passes through `plot_text`, because plotly reads markup in labels. Lists, never
+arrays, go into a figure, so that its JSON is plain numbers.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import plotly.graph_objects as go
+
+from stiffnet.report.canvas import canvas
+from stiffnet.report.findings import all_counted, increment_differs, rows
+from stiffnet.report.surfaces import (
+    delta_figure as delta_figure,
+    proportion_figure as proportion_figure,
+)
+from stiffnet.report.text import finite, number, plot_text, shape
+from stiffnet.report.theme import LIGHT, SERIES
+from stiffnet.report.view import Curve, StiffnessView
+
+_EDGE = 0.4  # how far a band reaches beyond the first and last step of its stage
+_LOG_FROM = 50.0  # medians that differ by more than this factor are drawn on a logarithmic axis
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+def share_steps(views: Sequence[StiffnessView]) -> bool:
+    """Say whether all views have the same steps in the same stages: then they share an axis."""
+    first = views[0].steps
+    return all(
+        list(view.steps["step"]) == list(first["step"])
+        and list(view.steps["stage"]) == list(first["stage"])
+        for view in views
+    )
+
+
+def nsi_figure(views: Sequence[StiffnessView]) -> go.Figure:
+    """NSI by step: median, middle half and 90 % of the inputs, with stages as background.
+
+    Args:
+        views: One network, or several with the same steps, which are overlaid.
+    """
+    figure = go.Figure(layout=_steps_layout(views[0]))
+    alone = len(views) == 1
+    for i, view in enumerate(views):
+        _add_band(figure, view, ("nsi_q05", "nsi_q95"), "most", i, alone=alone)
+        _add_band(figure, view, ("nsi_q25", "nsi_q75"), "half", i, alone=alone)
+    for i, view in enumerate(views):
+        _add_medians(figure, view, i, alone=alone)
+        if increment_differs(view):
+            _add_increment(figure, view, i, alone=alone)
+    if not all_counted(views):
+        figure.add_trace(_hollow_key())
+    figure.update_yaxes(type=_axis_type(views))
+    return figure
+
+
+def extremes_figure(view: StiffnessView) -> go.Figure:
+    """NSI against depth for the stiffest and the calmest inputs, with the median of all."""
+    figure = go.Figure(layout=_steps_layout(view))
+    for curves, name, series in ((view.calmest, "calmest", 5), (view.stiffest, "stiffest", 4)):
+        for j, curve in enumerate(curves):
+            _add_curve(figure, view, curve, name, series, first=j == 0)
+    x, y = _broken(view, [row["nsi_median"] for row in rows(view.steps)])
+    figure.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines+markers",
+            name="median of all",
+            marker={"size": 3},
+            line={"color": LIGHT["ink"], "width": 1.5, "dash": "dot"},
+            hoverinfo="skip",
+        )
+    )
+    figure.update_layout(hovermode="closest")
+    figure.update_yaxes(type=_axis_type([view]))
+    return figure
+
+
+def _stage_runs(view: StiffnessView) -> Iterator[tuple[Any, list[int]]]:
+    """Yield each stage and the positions of its steps, in execution order."""
+    stages = list(view.steps["stage"])
+    for stage, positions in groupby(range(len(stages)), key=lambda i: stages[i]):
+        yield stage, list(positions)
+
+
+def _steps_layout(view: StiffnessView) -> dict[str, Any]:
+    steps = rows(view.steps)
+    bands, shapes, annotations = [], [], []
+    for order, (stage, positions) in enumerate(_stage_runs(view)):
+        left, right = positions[0] + 0.5, positions[-1] + 1.5
+        short = f"stage {plot_text(stage, longest=12)}"
+        long = f"{short} · {plot_text(shape(steps[positions[0]]['shape']))}"
+        bands.append({"left": left, "right": right, "long": long, "short": short})
+        if order % 2 == 0:
+            shapes.append(
+                {
+                    "type": "rect",
+                    "xref": "x",
+                    "yref": "paper",
+                    "x0": left,
+                    "x1": right,
+                    "y0": 0,
+                    "y1": 1,
+                    "fillcolor": LIGHT["band"],
+                    "line": {"width": 0},
+                    "layer": "below",
+                }
+            )
+        annotations.append(
+            {
+                "text": long,
+                "x": (left + right) / 2,
+                "xref": "x",
+                "y": 1,
+                "yref": "paper",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 12, "color": LIGHT["muted"]},
+            }
+        )
+    names = [plot_text(row["step"], longest=18) for row in steps]
+    layout = canvas(height=440)
+    layout["shapes"], layout["annotations"] = shapes, annotations
+    layout["meta"] = {"bands": bands}
+    layout["xaxis"] |= {
+        "range": [0.4, len(steps) + 0.6],
+        "tickmode": "array",
+        "tickvals": list(range(1, len(steps) + 1)),
+        "ticktext": names,
+        "tickangle": -55 if len(steps) > 1 else 0,
+        "showgrid": False,
+    }
+    layout["yaxis"] |= {"title": {"text": "NSI", "standoff": 8}, "rangemode": "tozero"}
+    layout["hovermode"] = "x"
+    return layout
+
+
+def _broken(view: StiffnessView, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return x and y of a line that is interrupted where the stage changes."""
+    x: list[Any] = []
+    y: list[Any] = []
+    for _, positions in _stage_runs(view):
+        x += [position + 1 for position in positions] + [None]
+        y += [finite(values[position]) for position in positions] + [None]
+    return x[:-1], y[:-1]
+
+
+def _outline(view: StiffnessView, lower: str, upper: str) -> tuple[list[Any], list[Any]]:
+    """Return one polygon a stage, from a lower to an upper quantile; a lone step gets one too."""
+    low, high = list(view.steps[lower]), list(view.steps[upper])
+    x: list[Any] = []
+    y: list[Any] = []
+    for _, positions in _stage_runs(view):
+        known = [i for i in positions if None not in (finite(low[i]), finite(high[i]))]
+        if not known:
+            continue
+        ahead = [known[0] - _EDGE, *known, known[-1] + _EDGE]
+        bottom = [known[0], *known, known[-1]]
+        x += [i + 1 for i in ahead] + [i + 1 for i in reversed(ahead)] + [None]
+        y += [finite(low[i]) for i in bottom] + [finite(high[i]) for i in reversed(bottom)] + [None]
+    return x[:-1], y[:-1]
+
+
+def _add_band(
+    figure: go.Figure,
+    view: StiffnessView,
+    quantiles: tuple[str, str],
+    role: str,
+    order: int,
+    *,
+    alone: bool,
+) -> None:
+    x, y = _outline(view, *quantiles)
+    name = "middle half" if role == "half" else "90 % of images"
+    figure.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            fill="toself",
+            mode="lines",
+            line={"width": 0, "color": LIGHT[f"series{order % SERIES}"]},
+            fillcolor=LIGHT[f"{role}{order % SERIES}"],
+            name=name if alone else f"{name}, {plot_text(view.title, longest=40)}",
+            visible=True if alone or role == "half" else "legendonly",
+            showlegend=alone or role == "most",
+            hoverinfo="skip",
+        )
+    )
+
+
+def _add_medians(figure: go.Figure, view: StiffnessView, order: int, *, alone: bool) -> None:
+    steps = rows(view.steps)
+    colour = LIGHT[f"series{order % SERIES}"]
+    x, y = _broken(view, [row["nsi_median"] for row in steps])
+    row_of = {position + 1: row for position, row in enumerate(steps)}
+    counted = [position is None or bool(row_of[position]["counted"]) for position in x]
+    figure.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines+markers",
+            name="median" if alone else plot_text(view.title, longest=60),
+            line={"color": colour, "width": 2, "dash": _DASHES[order // SERIES % len(_DASHES)]},
+            marker={
+                "size": 7 if len(steps) <= 80 else 4.5,
+                "color": [colour if inside else LIGHT["paper"] for inside in counted],
+                "line": {"color": colour, "width": 1.5},
+            },
+            customdata=[_hover(row_of[p]) if p is not None else [] for p in x],
+            hovertemplate=_HOVER if alone else _title_line(view) + _HOVER,
+        )
+    )
+
+
+_HOVER = (
+    "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>"
+    "NSI median %{customdata[2]}, mean %{customdata[3]} (sd %{customdata[4]})<br>"
+    "middle half %{customdata[5]}<br>90 % of images %{customdata[6]}<br>"
+    "increment %{customdata[7]}%{customdata[8]}<extra></extra>"
+)
+
+
+def _title_line(view: StiffnessView) -> str:
+    # A template is not plain text: `%{…}` in a title would be looked up.
+    return plot_text(view.title, longest=60).replace("%{", "%&#123;") + "<br>"
+
+
+def _hover(row: dict[str, Any]) -> list[str]:
+    return [
+        plot_text(row["step"]),
+        f"stage {plot_text(row['stage'], longest=12)} · state {plot_text(shape(row['shape']))}",
+        number(row["nsi_median"]),
+        number(row["nsi_mean"]),
+        number(row["nsi_std"]),
+        f"{number(row['nsi_q25'])} to {number(row['nsi_q75'])}",
+        f"{number(row['nsi_q05'])} to {number(row['nsi_q95'])}",
+        number(row["increment_mean"]),
+        "" if row["counted"] else "<br>not counted in TNS",
+    ]
+
+
+def _add_increment(figure: go.Figure, view: StiffnessView, order: int, *, alone: bool) -> None:
+    x, y = _broken(view, list(view.steps["increment_mean"]))
+    colour = LIGHT["series1"] if alone else LIGHT[f"series{order % SERIES}"]
+    figure.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            name="increment (mean)" if alone else f"increment, {plot_text(view.title, longest=40)}",
+            line={"color": colour, "width": 1.3, "dash": "dot"},
+            visible=True if alone else "legendonly",
+            hoverinfo="skip",
+        )
+    )
+
+
+def _hollow_key() -> go.Scatter:
+    return go.Scatter(
+        x=[None],
+        y=[None],
+        mode="markers",
+        name="not counted in TNS",
+        marker={
+            "size": 7,
+            "color": LIGHT["paper"],
+            "line": {"color": LIGHT["muted"], "width": 1.5},
+        },
+        hoverinfo="skip",
+    )
+
+
+def _add_curve(
+    figure: go.Figure, view: StiffnessView, curve: Curve, name: str, series: int, *, first: bool
+) -> None:
+    x, y = _broken(view, list(curve.nsi))
+    names = [plot_text(step) for step in view.steps["step"]]
+    label = plot_text(curve.label, longest=60)
+    figure.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines+markers",  # a stage of one step has no line
+            name=f"{name} inputs",
+            marker={"size": 3},
+            legendgroup=name,
+            showlegend=first,
+            line={"color": LIGHT[f"series{series}"], "width": 1.4},
+            opacity=0.85,
+            customdata=[[names[p - 1], number(v)] if p else [] for p, v in zip(x, y, strict=True)],
+            meta=[label, number(curve.tns)],
+            hovertemplate="<b>%{meta[0]}</b> (TNS %{meta[1]})<br>"
+            "%{customdata[0]}: NSI %{customdata[1]}<extra></extra>",
+        )
+    )
+
+
+def _axis_type(views: Sequence[StiffnessView]) -> str:
+    medians = [finite(m) or 0.0 for view in views for m in view.steps["nsi_median"]]
+    positive = [median for median in medians if median > 0]
+    wide = bool(positive) and max(positive) > _LOG_FROM * min(positive)
+    return "log" if wide and len(positive) == len(medians) else "linear"

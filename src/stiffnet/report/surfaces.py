@@ -1,0 +1,151 @@
+"""δ and p̂ over both thresholds, as heat maps with contour lines."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from stiffnet.report.canvas import canvas
+from stiffnet.report.findings import at_thresholds
+from stiffnet.report.text import count, finite, percent
+from stiffnet.report.theme import LIGHT, SCALE
+from stiffnet.report.view import StiffnessView
+
+
+def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = None) -> go.Figure:
+    """δ(M₁, M₂): the share of inputs with a step above both thresholds.
+
+    Args:
+        view: The network.
+        extent: Where M₁ and M₂ end, to give several networks the same axes.
+    """
+    figure = _surface(view, view.delta, 1.0, "of images", extent)
+    share = at_thresholds(view, view.delta, 1.0, 0.0)
+    if share is not None:
+        figure.add_trace(
+            go.Scatter(
+                x=[1.0],
+                y=[0.0],
+                mode="markers+text",
+                text=[f"twice the mean: {percent(share)}"],
+                textposition="top right",
+                textfont={"color": LIGHT["ink"], "size": 12},
+                marker={
+                    "color": LIGHT["paper"],
+                    "size": 10,
+                    "line": {"color": LIGHT["ink"], "width": 2},
+                },
+                cliponaxis=False,
+                hoverinfo="skip",
+                showlegend=False,
+            )
+        )
+    return figure
+
+
+def proportion_figure(
+    view: StiffnessView, *, extent: tuple[float, float] | None = None, top: float | None = None
+) -> go.Figure:
+    """p̂(M₁, M₂): the mean share of an input's steps that is above both thresholds.
+
+    Args:
+        view: The network.
+        extent: Where M₁ and M₂ end, to give several networks the same axes.
+        top: The share at the end of the colour scale, to give several networks the same one.
+    """
+    return _surface(view, view.proportion, top or proportion_top([view]), "of steps", extent)
+
+
+def proportion_top(views: Sequence[StiffnessView]) -> float:
+    """Return the end of a colour scale that holds the proportion of every view."""
+    largest = max(
+        (finite(np.nanmax(v.proportion)) or 0.0) if v.proportion.size else 0 for v in views
+    )
+    return next((top for top in (0.1, 0.2, 0.3, 0.5) if largest <= top), 1.0)
+
+
+def surface_extent(views: Sequence[StiffnessView]) -> tuple[float, float]:
+    """Return where M₁ and M₂ may end so that no view loses anything but empty space."""
+    ends = [_extent(view) for view in views]
+    return max(end[0] for end in ends), max(end[1] for end in ends)
+
+
+def caption_samples(view: StiffnessView) -> str:
+    """Say over which inputs the surfaces and the curves are."""
+    if view.kept == view.samples:
+        return f"Over all {count(view.samples)} images."
+    return f"Over the {count(view.kept)} of {count(view.samples)} images whose values were kept."
+
+
+def _extent(view: StiffnessView) -> tuple[float, float]:
+    """Return where δ is below one in fifty: beyond it there is nothing to see."""
+    seen = np.nan_to_num(view.delta) >= 0.02
+    across = np.flatnonzero(seen.any(axis=1))
+    down = np.flatnonzero(seen.any(axis=0))
+    last_1 = min(int(across[-1]) + 1, len(view.m1) - 1) if across.size else len(view.m1) - 1
+    last_2 = min(int(down[-1]) + 1, len(view.m2) - 1) if down.size else len(view.m2) - 1
+    return float(view.m1[last_1]), float(view.m2[last_2])
+
+
+def _surface(
+    view: StiffnessView,
+    surface: np.ndarray,
+    top: float,
+    what: str,
+    extent: tuple[float, float] | None,
+) -> go.Figure:
+    x = [float(value) for value in view.m1]
+    y = [float(value) for value in view.m2]
+    z = [[finite(value) for value in line] for line in surface.T]  # a row for each M₂
+    text = [[percent(value) for value in line] for line in z]
+    ticks = [top * k / 5 for k in range(6)]
+    layout = canvas(height=400)
+    end_1, end_2 = extent or _extent(view)
+    layout["margin"] = {"l": 8, "r": 8, "t": 14, "b": 8}
+    layout["plot_bgcolor"] = LIGHT["scale0"]  # beyond a view's own grid both surfaces are zero
+    layout["xaxis"] |= {
+        "range": [0, end_1 or 1],
+        "title": {"text": "M₁", "standoff": 6},
+        "showgrid": False,
+    }
+    layout["yaxis"] |= {
+        "range": [0, end_2 or 1],
+        "title": {"text": "M₂", "standoff": 6},
+        "showgrid": False,
+    }
+    return go.Figure(
+        go.Contour(
+            x=x,
+            y=y,
+            z=z,
+            zmin=0,
+            zmax=top,
+            zauto=False,
+            text=text,
+            colorscale=SCALE,
+            contours={
+                "coloring": "heatmap",
+                "start": top / 10,
+                "end": top * 0.9,
+                "size": top / 5,
+                "showlabels": True,
+                "labelfont": {"size": 11, "color": LIGHT["ink"]},
+                "labelformat": ".0%" if top >= 0.5 else ".1%",
+            },
+            line={"color": LIGHT["contour"], "width": 0.8},
+            colorbar={
+                "thickness": 10,
+                "len": 1,
+                "outlinewidth": 0,
+                "tickvals": ticks,
+                "ticktext": [f"{100 * tick:g} %" for tick in ticks],
+                "tickfont": {"size": 11, "color": LIGHT["muted"]},
+                "xpad": 6,
+                "ypad": 0,
+            },
+            hovertemplate="M₁ = %{x:.3~g}, M₂ = %{y:.3~g}<br><b>%{text}</b> "
+            + what
+            + "<extra></extra>",
+        ),
+        layout=layout,
+    )

@@ -1,0 +1,166 @@
+"""Words and numbers for people: user text made harmless, numbers rounded to what they say."""
+
+import html
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+MISSING = "–"
+REPLACEMENT = "\ufffd"
+
+_LONGEST = 4_000  # characters of one user string; a longer one is a mistake or an attack
+_JOINERS = "\u200c\u200d"  # format characters that ordinary words need
+
+
+def clean(text: object, *, longest: int = _LONGEST) -> str:
+    r"""Return user text without characters that act instead of being shown.
+
+    Line breaks and tabs become spaces; control characters, terminal escapes, direction overrides,
+    lone surrogates and other invisible format characters become U+FFFD; text above `longest`
+    characters is shortened in its middle. Markup is left as it is: escape it for the place where
+    it goes.
+
+    >>> clean("a\tb\x1b[31m")
+    'a b�[31m'
+    >>> clean("layer1.0.conv1", longest=9)
+    'laye…onv1'
+    """
+    whole = str(text)
+    if whole.isascii() and whole.isprintable():
+        return clip(whole, longest)
+    return clip("".join(map(_shown, whole[: 2 * _LONGEST])), longest)
+
+
+def _shown(character: str) -> str:
+    if character in "\n\r\t\v\f\u2028\u2029\x85":
+        return " "
+    if character in _JOINERS:
+        return character
+    return REPLACEMENT if unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+
+
+def clip(text: str, longest: int) -> str:
+    """Shorten `text` in its middle: both ends of a module's path tell steps apart."""
+    if len(text) <= longest:
+        return text
+    head = longest // 2
+    return text[:head] + "…" + text[len(text) - (longest - head - 1) :]
+
+
+def plot_text(text: object, *, longest: int = 80) -> str:
+    """Return user text that plotly shows as it is.
+
+    Plotly reads ``<b>``, ``<br>``, ``<a href>``, entities and, beside MathJax, ``$…$`` in labels.
+
+    >>> plot_text("<b>$x$</b>")
+    '&lt;b&gt;&#36;x&#36;&lt;/b&gt;'
+    """
+    return html.escape(clean(text, longest=longest), quote=False).replace("$", "&#36;")
+
+
+def finite(value: Any) -> float | None:
+    """Return `value` as a float, or None where there is no finite number."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """Write a number with `digits` significant digits, and a dash where there is none.
+
+    >>> number(0.04217), number(1234.5), number(float("nan")), number(2e-6)
+    ('0.0422', '1,234', '–', '2e-06')
+    """
+    known = finite(value)
+    if known is None:
+        return MISSING
+    if known == 0:
+        return "0"
+    if not 1e-4 <= abs(known) < 1e9:
+        return (
+            f"{known:.{digits - 1}g}".replace("-0", "−0")
+            if known < 0
+            else f"{known:.{digits - 1}g}"
+        )
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(known))))
+    return f"{known:,.{decimals}f}".replace("-", "−")
+
+
+def fixed(value: Any, decimals: int) -> str:
+    """Write a number with a column's decimals, and a dash where there is none.
+
+    >>> fixed(0.0421, 3), fixed(-1.5, 2), fixed(None, 2), fixed(0.00002, 3)
+    ('0.042', '−1.50', '–', '0.000')
+    """
+    known = finite(value)
+    return MISSING if known is None else f"{known:,.{decimals}f}".replace("-", "−")
+
+
+def decimals_for(values: Iterable[Any]) -> int:
+    """Return the decimals with which a column's largest number has four significant digits.
+
+    >>> decimals_for([0.012, 0.9]), decimals_for([1.5]), decimals_for([250.0]), decimals_for([])
+    (4, 3, 1, 3)
+    """
+    largest = max((abs(known) for value in values if (known := finite(value))), default=1.0)
+    return min(6, max(0, 3 - math.floor(math.log10(largest))))
+
+
+def count(value: Any) -> str:
+    """Write a whole number, with commas."""
+    known = finite(value)
+    return MISSING if known is None else f"{round(known):,}"
+
+
+def percent(share: Any) -> str:
+    """Write a share of one as a percentage; a small share is never rounded to nothing.
+
+    >>> percent(0.634), percent(0.0213), percent(0.0004), percent(1)
+    ('63 %', '2.1 %', '0.04 %', '100 %')
+    """
+    known = finite(share)
+    if known is None:
+        return MISSING
+    hundredths = 100 * known
+    if known == 0 or hundredths >= 9.95:
+        rounded = f"{hundredths:.0f}"
+        return f"{hundredths:.1f} %" if rounded == "100" and known < 1 else f"{rounded} %"
+    return f"{hundredths:.1f} %" if hundredths >= 0.95 else f"{hundredths:.1g} %"
+
+
+def with_error(value: Any, error: Any) -> str:
+    """Write ``value ± error``, both with the decimals that the error supports.
+
+    >>> with_error(1.31249, 0.0412), with_error(1.31249, None), with_error(250.3, 12.2)
+    ('1.312 ± 0.041', '1.31', '250 ± 12')
+    """
+    centre, spread = finite(value), finite(error)
+    if centre is None or spread is None or spread <= 0:
+        return number(value)
+    decimals = min(6, max(0, 1 - math.floor(math.log10(spread))))
+    return f"{centre:,.{decimals}f} ± {spread:,.{decimals}f}".replace("-", "−")
+
+
+def shape(value: Any) -> str:
+    """Write a state's shape as ``16 × 32 × 32``.
+
+    >>> shape((16, 32, 32)), shape("token")
+    ('16 × 32 × 32', 'token')
+    """
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " × ".join(clean(size, longest=20) for size in value)
+    return clean(value, longest=60)
+
+
+def listed(items: Sequence[str]) -> str:
+    """Join words as in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))

@@ -1,0 +1,113 @@
+"""The neural stiffness index (NSI): how large a step's rate is, measured in its own state."""
+
+import torch
+from torch import Tensor
+
+from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.trajectory.norms import as_double, sample_norms
+
+_LISTED = 5  # how many sample numbers a message spells out
+
+
+def stiffness_index(
+    state: Tensor, rate: Tensor, *, axis: int = 0, fold: int = 1, what: str = "this step"
+) -> Tensor:
+    r"""Neural stiffness index of one step, per sample.
+
+    $$\zeta_t = \lVert f_t \rVert_2 \,/\, \lVert x_t \rVert_2$$
+
+    Nothing is added to the denominator: a state of norm zero is an error, not a large number.
+    Given the gated rate $\Delta t \otimes f_t$ instead of $f_t$, this is the increment.
+
+    Args:
+        state: The shortcut operand of the addition.
+        rate: The branch operand, before any gate.
+        axis: The axis along which samples lie, in both.
+        fold: How many neighbouring rows of ``axis`` make up one sample, in both.
+        what: The step's name, for messages.
+
+    Returns:
+        One float64 index per sample.
+
+    Raises:
+        NonFiniteError: If an index does not exist; see ``index_from_norms``.
+        StepError: If the two do not hold the same number of samples.
+
+    Example:
+        >>> stiffness_index(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.5]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+    return index_from_norms(
+        sample_norms(state, axis=axis, fold=fold),
+        sample_norms(rate, axis=axis, fold=fold),
+        what=what,
+    )
+
+
+def index_from_norms(
+    state_norms: Tensor, rate_norms: Tensor, *, what: str, first: int = 0
+) -> Tensor:
+    """Divide norms of rates by norms of states, and name every sample for which that is no number.
+
+    Args:
+        state_norms: One norm per sample.
+        rate_norms: One norm per sample; zero is fine.
+        what: The step's name, for messages.
+        first: Number of the first of these samples in the data, for messages.
+
+    Returns:
+        One float64 index per sample.
+
+    Raises:
+        NonFiniteError: If a norm is NaN or infinite, or a state's norm is zero.
+        StepError: If there are not as many rates as states.
+
+    Example:
+        >>> index_from_norms(torch.tensor([4.0, 8.0]), torch.tensor([1.0, 6.0]), what="layer1.0")
+        tensor([0.2500, 0.7500], dtype=torch.float64)
+    """
+    if state_norms.shape != rate_norms.shape:
+        raise StepError(
+            f"At {what} there are state norms of shape {tuple(state_norms.shape)} but rate norms "
+            f"of shape {tuple(rate_norms.shape)}; give one of each per sample."
+        )
+    state, rate = as_double(state_norms), as_double(rate_norms)
+    index = rate / state
+    if not bool(torch.isfinite(index).all()) or not bool(torch.isfinite(state).all()):
+        raise NonFiniteError(_why_not_finite(state, rate, what, first))
+    return index
+
+
+def name_samples(bad: Tensor, first: int = 0) -> str:
+    """Say which samples a mask marks, the first few by number; the mask begins at `first`.
+
+    Example:
+        >>> name_samples(torch.tensor([False, True, False, True]))
+        'samples 1 and 3'
+    """
+    numbers = [str(first + number) for number in bad.nonzero().flatten().tolist()]
+    if len(numbers) == 1:
+        return f"sample {numbers[0]}"
+    shown = numbers[:_LISTED]
+    last = f"{len(numbers) - _LISTED} more" if len(numbers) > _LISTED else shown.pop()
+    return f"samples {', '.join(shown)} and {last}"
+
+
+def _why_not_finite(state: Tensor, rate: Tensor, what: str, first: int) -> str:
+    for noun, norms in (("state", state), ("rate", rate)):
+        for word, bad in (("NaN", norms.isnan()), ("infinite", norms.isinf())):
+            if bool(bad.any()):
+                return (
+                    f"The {noun} at {what} is {word} for {name_samples(bad, first)}; check the "
+                    "weights and these inputs, or measure in float32 if this was half precision."
+                )
+    if bool((state == 0).any()):
+        return (
+            f"The state at {what} has norm zero for {name_samples(state == 0, first)}, so that no "
+            "index exists; leave out these inputs (are they blank?) or this step."
+        )
+    bad = (rate / state).isinf()
+    return (
+        f"The rate at {what} is more than 1e308 times its state for {name_samples(bad, first)}; "
+        "check the weights, or leave out these inputs or this step."
+    )

@@ -1,0 +1,330 @@
+"""Total neural stiffness (TNS), and the counts it integrates, exactly and without a grid.
+
+A step t of stage s is *stiff at (M₁, M₂)* when ζ_t ≥ max(μ_s(1 + M₁), M₂), with μ_s the mean of its
+stage. In float64 we test ``ζ_t·n_s / Σζ >= 1 + M₁ and ζ_t >= M₂``. Dividing once, and never by
+a rounded mean, makes a tie count as stiff whenever the sum and 1 + M₁ are exact; where they are
+not, the last bit decides. The largest value of a stage is never taken to be below its mean, as
+rounding alone could make it (0.1 is less than the float64 mean of three times 0.1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.stiffness.index import name_samples
+from stiffnet.trajectory.norms import as_double
+
+Floats = NDArray[np.float64]
+Stages = Sequence[int] | NDArray[Any] | Tensor
+
+_CELLS = 1 << 21  # indicators per piece of the proportion: a few MB, so they stay in the cache
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over samples and its standard error, on a grid.
+
+    Attributes:
+        value: The mean at each (M₁, M₂).
+        standard_error: Sample standard deviation (divisor N - 1) over √N; None for one sample.
+    """
+
+    value: Floats
+    standard_error: Floats | None
+
+
+@overload
+def tns(nsi: Tensor, stages: Stages) -> Tensor: ...
+@overload
+def tns(nsi: ArrayLike, stages: Stages) -> Floats: ...
+def tns(nsi: Any, stages: Stages) -> Any:
+    r"""Total neural stiffness of each sample, exactly.
+
+    $$\mathrm{TNS} = \iint \delta(M_1, M_2) = \Bigl|\bigcup_s\, [0,\, m_s/\mu_s - 1] \times [0,\, m_s]\Bigr|$$
+
+    with $m_s$ and $\mu_s$ the largest and the mean index of stage $s$: with one stage the area
+    $m\,(m/\mu - 1)$ of a rectangle, with several the area of a union of them, by a sweep. A stage
+    whose values are all equal, or all zero, adds nothing.
+
+    Args:
+        nsi: (samples, steps) indices of the steps that count (not the first of each stage).
+        stages: The stage of each step; any integers, in any order.
+
+    Returns:
+        One float64 value per sample, as a tensor or an array like ``nsi``.
+
+    Raises:
+        StepError: If the shapes do not fit, there is no step, or an index is negative.
+        NonFiniteError: If an index is NaN or infinite.
+
+    Example:
+        The first stage has maximum 4 and mean 2: 4 x 1. The second, 6 and 5, is 0.2 wide and
+        stands out by 2 over that width.
+
+        >>> tns(np.array([[1.0, 1.0, 4.0]]), [1, 1, 1])
+        array([4.])
+        >>> tns(np.array([[1.0, 1.0, 4.0, 4.0, 6.0]]), [1, 1, 1, 2, 2])
+        array([4.4])
+    """  # noqa: E501
+    values, columns = _checked(nsi, stages)
+    return _same_kind(_union_area(*_rectangles(values, columns)), nsi)
+
+
+@overload
+def stage_tns(nsi: Tensor, stages: Stages) -> Tensor: ...
+@overload
+def stage_tns(nsi: ArrayLike, stages: Stages) -> Floats: ...
+def stage_tns(nsi: Any, stages: Stages) -> Any:
+    r"""Each stage's own total stiffness $m_s\,(m_s/\mu_s - 1)$, before the union is taken.
+
+    Args:
+        nsi: (samples, steps) indices of the steps that count.
+        stages: The stage of each step.
+
+    Returns:
+        (samples, distinct stages) in float64, the stages in ascending order.
+
+    Raises:
+        StepError: If the shapes do not fit, there is no step, or an index is negative.
+        NonFiniteError: If an index is NaN or infinite.
+
+    Example:
+        >>> stage_tns(np.array([[1.0, 1.0, 4.0, 5.0, 3.0]]), [1, 1, 1, 2, 2])
+        array([[4.  , 1.25]])
+    """
+    values, columns = _checked(nsi, stages)
+    widths, heights = _rectangles(values, columns)
+    return _same_kind(widths * heights, nsi)
+
+
+def delta(nsi: Tensor | ArrayLike, stages: Stages, m1: ArrayLike, m2: ArrayLike) -> Estimate:
+    r"""Share of samples with at least one stiff step.
+
+    $$\delta(M_1, M_2) = \mathbb{E}\,\mathbf{1}\bigl[\exists t:
+      \zeta_t \ge \max(\mu_{s(t)} (1 + M_1),\, M_2)\bigr]$$
+
+    An exact count; ties are stiff (see the top of this module). A stage that is all zero is stiff
+    at M₂ = 0, as the definition says. The work is (samples x stages) + grid, not their product.
+
+    Args:
+        nsi: (samples, steps) indices of the steps that count.
+        stages: The stage of each step.
+        m1: Excesses over the stage mean, a number or a list of them, none negative.
+        m2: Absolute thresholds, likewise.
+
+    Returns:
+        The estimate on the grid: (len(m1), len(m2)), a plain number dropping its axis.
+
+    Raises:
+        StepError: If the shapes do not fit, or there is no step, no sample, or a bad threshold.
+        NonFiniteError: If an index is NaN or infinite.
+
+    Example:
+        >>> nsi = np.array([[1.0, 1.0, 4.0], [1.0, 1.0, 1.0]])
+        >>> delta(nsi, [1, 1, 1], [0.0, 1.0], [1.0, 5.0]).value
+        array([[1. , 0. ],
+               [0.5, 0. ]])
+    """
+    values, columns = _checked(nsi, stages)
+    excess, level = _thresholds(m1, m2)
+    samples = _some(values)
+    ratios, peaks = (x.numpy() for x in _stage_peaks(values.cpu(), columns))
+    # How many (sorted) thresholds each rectangle covers: from here on corners are integers.
+    rows = np.searchsorted(np.sort(excess.ravel()), ratios, side="right")
+    cols = np.searchsorted(np.sort(level.ravel()), peaks, side="right")
+    order = np.argsort(-rows, axis=1, kind="stable")
+    rows = np.take_along_axis(rows, order, axis=1)
+    cols = np.maximum.accumulate(np.take_along_axis(cols, order, axis=1), axis=1)
+    # Neighbours on the staircase overlap in (next row, this column): count each corner once.
+    shape = (excess.size + 1, level.size + 1)
+    corners = _histogram(rows, cols, shape) - _histogram(rows[:, 1:], cols[:, :-1], shape)
+    covered = corners[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1][1:, 1:]
+    share = covered[_rank(excess)][:, _rank(level)].reshape(excess.shape + level.shape) / samples
+    error = np.sqrt(share * (1 - share) / (samples - 1)) if samples > 1 else None
+    return Estimate(share, error)
+
+
+def proportion(nsi: Tensor | ArrayLike, stages: Stages, m1: ArrayLike, m2: ArrayLike) -> Estimate:
+    r"""Stiffness proportion: the share of steps that are stiff, averaged over samples.
+
+    $$\hat p(M_1, M_2) = \frac{1}{L}\, \mathbb{E}\, \#\{t :
+      \zeta_t \ge \max(\mu_{s(t)} (1 + M_1),\, M_2)\}$$
+
+    Exact counts, with the conventions of ``delta``. L is the number of columns given.
+
+    Args:
+        nsi: (samples, steps) indices of the steps that count.
+        stages: The stage of each step.
+        m1: Excesses over the stage mean, a number or a list of them, none negative.
+        m2: Absolute thresholds, likewise.
+
+    Returns:
+        The estimate on the grid: (len(m1), len(m2)), a plain number dropping its axis.
+
+    Raises:
+        StepError: If the shapes do not fit, or there is no step, no sample, or a bad threshold.
+        NonFiniteError: If an index is NaN or infinite.
+
+    Example:
+        >>> proportion(np.array([[1.0, 1.0, 4.0, 2.0]]), [1, 1, 1, 1], 0.0, [0.0, 3.0]).value
+        array([0.5 , 0.25])
+    """
+    values, columns = _checked(nsi, stages)
+    excess, level = _thresholds(m1, m2)
+    samples = _some(values)
+    steps = values.shape[1]
+    ratios, values_np = _ratios(values.cpu(), columns).numpy(), values.cpu().numpy()
+    total = np.zeros((excess.size, level.size))
+    squares = np.zeros_like(total)
+    piece = max(1, _CELLS // (steps * max(excess.size, level.size, 1)))
+    for start in range(0, samples, piece):
+        part = slice(start, start + piece)
+        # Counting steps that pass both tests is a matrix product of indicators; a float32 holds
+        # every count below 2**24, so it is exact.
+        above = (ratios[part, None, :] >= excess.reshape(-1, 1)).astype(np.float32)
+        high = (values_np[part, :, None] >= level.reshape(1, -1)).astype(np.float32)
+        counts = (above @ high).astype(np.float64)
+        total += counts.sum(axis=0)
+        squares += np.square(counts).sum(axis=0)
+    shape = excess.shape + level.shape
+    value = (total / (samples * steps)).reshape(shape)
+    if samples == 1:
+        return Estimate(value, None)
+    # Whole numbers below 2**53, so the difference cannot come out as noise below zero by much.
+    variance = np.clip(squares - total * total / samples, 0, None) / (samples - 1)
+    return Estimate(value, (np.sqrt(variance / samples) / steps).reshape(shape))
+
+
+def check_indices(values: Tensor, *, what: str = "nsi") -> None:
+    """Refuse indices that are NaN, infinite or negative, naming the samples and the step.
+
+    Args:
+        values: (samples, steps).
+        what: The argument's name, for messages.
+
+    Raises:
+        NonFiniteError: If a value is NaN or infinite.
+        StepError: If a value is negative.
+
+    Example:
+        >>> check_indices(torch.tensor([[0.5, 1.0]]))
+    """
+    # min and max see NaN too: two passes and one wait instead of three.
+    if values.numel() == 0 or bool((values.min() >= 0) & (values.max() < float("inf"))):
+        return
+    bad = ~values.isfinite()
+    error, word = (
+        (NonFiniteError, "NaN or infinite") if bool(bad.any()) else (StepError, "negative")
+    )
+    bad = bad if bool(bad.any()) else values < 0
+    step = int(bad.any(dim=0).nonzero()[0])
+    raise error(
+        f"`{what}` is {word} for {name_samples(bad[:, step])} at step {step}, counted from 0; "
+        "an index is a ratio of norms: check how these were computed, or leave these samples out."
+    )
+
+
+def stage_columns(stages: Stages, *, steps: int) -> dict[int, list[int]]:
+    """Columns of each stage, by ascending stage id.
+
+    Args:
+        stages: The stage of each step.
+        steps: How many there must be.
+
+    Returns:
+        A list of column numbers for every stage id.
+
+    Raises:
+        StepError: If there is not one integer per step.
+
+    Example:
+        >>> stage_columns([7, 7, 2], steps=3)
+        {2: [2], 7: [0, 1]}
+    """
+    ids = np.asarray(stages.cpu() if isinstance(stages, Tensor) else stages)
+    if ids.shape != (steps,) or not (steps == 0 or np.issubdtype(ids.dtype, np.integer)):
+        raise StepError(
+            f"`stages` has shape {ids.shape} and type {ids.dtype} for {steps} steps; "
+            "give one integer per step."
+        )
+    return {int(stage): np.flatnonzero(ids == stage).tolist() for stage in np.unique(ids)}
+
+
+def _checked(nsi: Any, stages: Stages) -> tuple[Tensor, dict[int, list[int]]]:
+    given = nsi.detach() if isinstance(nsi, Tensor) else torch.from_numpy(np.array(nsi, dtype="f8"))
+    if given.dim() != 2 or given.shape[1] == 0:
+        raise StepError(
+            f"`nsi` has shape {tuple(given.shape)}; give (samples, steps) with at least one step."
+        )
+    values = as_double(given)
+    check_indices(values)
+    return values, stage_columns(stages, steps=values.shape[1])
+
+
+def _same_kind(result: Tensor, nsi: Any) -> Any:
+    return result if isinstance(nsi, Tensor) else result.numpy()
+
+
+def _some(values: Tensor) -> int:
+    if values.shape[0] == 0:
+        raise StepError("A share of no samples does not exist; give `nsi` at least one row.")
+    return values.shape[0]
+
+
+def _ratios(values: Tensor, columns: dict[int, list[int]]) -> Tensor:
+    """Each value over its stage's mean; infinite in a stage of zeros, where 0 ≥ 0·(1 + M₁)."""
+    ratios = torch.empty_like(values)
+    for steps in columns.values():
+        stage = values[:, steps]
+        total = stage.sum(dim=1, keepdim=True)
+        ratio = torch.where(total > 0, stage * len(steps) / total, torch.inf)
+        largest = stage == stage.amax(dim=1, keepdim=True)
+        ratios[:, steps] = torch.where(largest, ratio.clamp(min=1.0), ratio)
+    return ratios
+
+
+def _stage_peaks(values: Tensor, columns: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
+    """Largest ratio and largest value of each stage; one step has both, division being monotone."""
+    ratios = _ratios(values, columns)
+    tops = [torch.stack([x[:, c].amax(1) for c in columns.values()], 1) for x in (ratios, values)]
+    return tops[0], tops[1]
+
+
+def _rectangles(values: Tensor, columns: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
+    ratios, peaks = _stage_peaks(values, columns)
+    return torch.where(peaks > 0, ratios - 1, 0.0), peaks
+
+
+def _union_area(widths: Tensor, heights: Tensor) -> Tensor:
+    """Area of the union of rectangles that share a corner: from the widest, the skyline rises."""
+    widths, order = widths.sort(dim=1, descending=True)
+    skyline = heights.gather(1, order).cummax(dim=1).values
+    following = torch.cat([widths[:, 1:], torch.zeros_like(widths[:, :1])], dim=1)
+    return ((widths - following) * skyline).sum(dim=1)
+
+
+def _thresholds(m1: ArrayLike, m2: ArrayLike) -> tuple[Floats, Floats]:
+    grids = [np.asarray(m, dtype=np.float64) for m in (m1, m2)]
+    for name, grid in zip(("m1", "m2"), grids, strict=True):
+        if grid.ndim > 1 or not (np.isfinite(grid) & (grid >= 0)).all():
+            raise StepError(
+                f"`{name}` must be a number or a list of numbers, finite and not negative, "
+                "since both thresholds start at 0; change the values that are not."
+            )
+    return 1.0 + grids[0], grids[1]
+
+
+def _rank(grid: Floats) -> NDArray[np.intp]:
+    """Where each entry stands once the grid is sorted."""
+    return np.argsort(np.argsort(grid.ravel(), kind="stable"), kind="stable")
+
+
+def _histogram(rows: NDArray[Any], cols: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    flat = np.bincount((rows * shape[1] + cols).ravel(), minlength=shape[0] * shape[1])
+    return flat.reshape(shape)

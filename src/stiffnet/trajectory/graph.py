@@ -1,0 +1,291 @@
+"""What one forward pass did: for every module call, the graph of its own few lines.
+
+The pass is watched while it runs, on real tensors, so data-dependent code, unusual containers and
+residuals that come in as arguments are all seen; nothing is traced symbolically. Each module call
+is a `Frame`. Its `Node`s are the values that its own code handled: arguments, results of tensor
+functions, and results of the modules that it called. Those have frames of their own.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.overrides import TorchFunctionMode
+
+KINDS = {"add": "add", "add_": "add", "mul": "mul", "mul_": "mul"}
+"""Functions whose calls are numbered, module by module: what `Site`s refer to."""
+
+SAME_VALUES = frozenset((
+    "clone", "contiguous", "detach", "dropout", "flatten", "float", "half", "bfloat16", "double",
+    "movedim", "permute", "reshape", "squeeze", "swapaxes", "t", "to", "transpose", "type",
+    "type_as", "unflatten", "unsqueeze", "view", "view_as", "reshape_as", "cpu",
+    "cuda", "expand", "expand_as", "feature_dropout",
+))  # fmt: skip
+"""Functions that keep the numbers and at most rearrange them."""
+
+LINEAR = SAME_VALUES | frozenset((
+    "add", "add_", "sub", "sub_", "rsub", "neg", "neg_", "conv1d", "conv2d", "conv3d",
+    "conv_transpose2d", "linear", "batch_norm", "mean", "sum", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "pad", "constant_pad_nd", "cat",
+    "concat", "stack", "chunk", "split", "tensor_split", "unbind", "__getitem__", "narrow",
+    "select", "index_select", "interpolate", "upsample", "pixel_shuffle", "pixel_unshuffle",
+    "roll", "fold", "unfold", "flip", "rot90", "cumsum", "channel_shuffle", "repeat",
+    "repeat_interleave", "gather",
+))  # fmt: skip
+"""Functions that are linear (or affine) in what they are given, with evaluation statistics."""
+
+PRODUCTS = frozenset((
+    "mul", "mul_", "matmul", "bmm", "mm", "einsum", "div", "div_", "true_divide", "baddbmm",
+    "__matmul__", "addmm", "addcmul",
+))  # fmt: skip
+"""Functions that are linear as long as only one operand depends on the network's input."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One value in the code of one module call."""
+
+    frame: "Frame"
+    index: int
+    time: int  # order over the whole pass
+    op: str  # "argument", "call", or a function's name
+    shape: tuple[int, ...]
+    inputs: tuple["Node", ...] = ()
+    operands: tuple["Node | None", ...] = ()  # of an addition or product; None for a constant
+    number: int = -1  # which addition or product of this module's own code in this pass
+    outer: "Node | None" = None  # for an argument: the value it is in the calling code
+    inner: "Node | None" = None  # for a call: the value it is in the called code
+    called: "Frame | None" = None
+    weight: int = 0  # how many non-linear functions it took to make it from its inputs
+    sums: bool = False  # made by adding several values that depend on the input
+    before: int = field(init=False)  # bit i is set where node i is this one or went into it
+
+    def __post_init__(self) -> None:
+        self.before = 1 << self.index
+        for node in self.inputs:
+            self.before |= node.before
+
+    def __repr__(self) -> str:
+        return f"<{self.index} {self.op} {self.shape}>"
+
+
+@dataclass(eq=False)
+class Frame:
+    """One call of one module, and the values that its own code handled."""
+
+    path: str
+    module: nn.Module
+    parent: "Frame | None"
+    clock: Iterator[int]
+    nodes: list[Node] = field(default_factory=list)
+    returned: list[Node] = field(default_factory=list)
+    result_shapes: list[tuple[int, ...]] = field(default_factory=list)
+    _values: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
+
+    def new(self, op: str, shape: tuple[int, ...], **details: Any) -> Node:
+        """Append a node."""
+        node = Node(self, len(self.nodes), next(self.clock), op, shape, **details)
+        self.nodes.append(node)
+        return node
+
+    def name(self, tensor: Tensor, node: Node) -> None:
+        """Say which node `tensor` is from now on (it is kept alive, so its id stays its own)."""
+        self._values[id(tensor)] = (tensor, node)
+
+    def find(self, tensor: Tensor) -> Node | None:
+        """Return the node of a tensor that depends on the network's input, else None."""
+        if id(tensor) in self._values:
+            return self._values[id(tensor)][1]
+        outer = self.parent.find(tensor) if self.parent else None
+        if outer is None:
+            return None
+        node = self.new("argument", tuple(tensor.shape), outer=outer)
+        self.name(tensor, node)
+        return node
+
+    def close(self) -> None:
+        """Let the tensors go; the graph stays."""
+        self._values.clear()
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in nested lists, tuples, dictionaries and Hugging Face outputs."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+class ModuleStack(AbstractContextManager["ModuleStack"]):
+    """Knows which module's own code is running, by hooks that no module carries.
+
+    The hooks are torch's process-wide ones, so a deep copy made meanwhile takes none along, and
+    leaving the context, also by an exception, removes both.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.paths = {module: name for name, module in model.named_modules()}
+        self.model = model
+
+    def __enter__(self) -> Self:
+        self._handles = (
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if module in self.paths:
+            self.enter(self.paths[module], module, args)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if module in self.paths:
+            self.leave(module, output)
+
+    def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Handle the start of a module's code; for subclasses."""
+
+    def leave(self, module: nn.Module, output: Any) -> None:
+        """Handle its end, also by an exception (`output` is None then); for subclasses."""
+
+
+class Watch(ModuleStack):
+    """Builds a `Frame` for every module call of the forward passes that run inside it."""
+
+    def __init__(self, model: nn.Module, inputs: Any) -> None:
+        super().__init__(model)
+        self._inputs = inputs
+        self.frames: list[Frame] = []  # in order of their ends
+        self._stack: list[Frame] = []
+        self._clock = itertools.count()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._functions = _Functions(self)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._functions.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._functions.__exit__(*error)
+        super().__exit__(*error)
+
+    def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Open a frame, and name its arguments."""
+        parent = self._stack[-1] if self._stack else None
+        frame = Frame(path, module, parent, self._clock)
+        self._stack.append(frame)
+        for tensor in tensors_in(self._inputs if parent is None else args):
+            if parent is None:
+                frame.name(tensor, frame.new("argument", tuple(tensor.shape)))
+            else:
+                frame.find(tensor)
+
+    def leave(self, module: nn.Module, output: Any) -> None:
+        """Close a frame and name its results in the calling code."""
+        frame = self._stack.pop()
+        parent = frame.parent
+        for tensor in tensors_in(output):
+            frame.result_shapes.append(tuple(tensor.shape))
+            inner = frame.find(tensor)
+            if inner is not None:
+                frame.returned.append(inner)
+            if parent is None:
+                continue
+            if inner is not None and inner.op == "argument" and inner.outer is not None:
+                parent.name(tensor, inner.outer)  # handed through untouched
+            else:
+                parent.name(tensor, self._result(parent, frame, inner, tensor))
+        self.frames.append(frame)
+        if parent is None:
+            self._counts.clear()
+            for done in self.frames:
+                done.close()
+
+    @staticmethod
+    def _result(parent: Frame, frame: Frame, inner: Node | None, tensor: Tensor) -> Node:
+        made_from = [n for n in frame.nodes if inner is None or inner.before >> n.index & 1]
+        inputs = tuple(n.outer for n in made_from if n.op == "argument" and n.outer is not None)
+        return parent.new(
+            "call",
+            tuple(tensor.shape),
+            inputs=inputs,
+            inner=inner,
+            called=frame,
+            weight=1 if inner is None else sum(n.weight for n in made_from),
+            sums=any(n.sums for n in made_from),
+        )
+
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Add the result of one tensor function to the graph of the code that called it."""
+        if not self._stack:
+            return
+        frame, name = self._stack[-1], _name(func)
+        number = -1
+        if name in KINDS:
+            number = self._counts[frame.path, KINDS[name]]
+            self._counts[frame.path, KINDS[name]] += 1
+        inputs = tuple(
+            node for tensor in tensors_in((args, kwargs)) if (node := frame.find(tensor))
+        )
+        if not inputs:
+            return
+        if name == "__setitem__":
+            result = args[0]
+        operands: tuple[Node | None, ...] = ()
+        if number >= 0:
+            operands = tuple(frame.find(a) if isinstance(a, Tensor) else None for a in args[:2])
+        for tensor in tensors_in(result):
+            same = name in SAME_VALUES and frame.find(tensor) in inputs
+            if not same:
+                frame.name(
+                    tensor,
+                    frame.new(
+                        name,
+                        tuple(tensor.shape),
+                        inputs=inputs,
+                        operands=operands,
+                        number=number,
+                        weight=0 if _is_linear(name, len(inputs)) else 1,
+                        sums=name in ("add", "add_", "sub", "sub_") and len(inputs) > 1,
+                    ),
+                )
+
+
+class _Functions(TorchFunctionMode):
+    """Shows every tensor function to a `Watch`, after it ran."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._watch.saw(func, args, kwargs or {}, result)
+        return result
+
+
+def _name(func: Any) -> str:
+    return getattr(func, "__name__", "") or ""
+
+
+def _is_linear(name: str, data_inputs: int) -> bool:
+    return name in LINEAR or (name in PRODUCTS and data_inputs == 1)

@@ -1,0 +1,58 @@
+"""Looking through the wrappers that people put around a network, and borrowing it politely."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the network inside `torch.compile`, data-parallel and Fabric wrappers."""
+    from lightning_fabric.wrappers import _FabricModule
+    from torch._dynamo import OptimizedModule
+
+    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel, _FabricModule)
+    while True:
+        if isinstance(model, OptimizedModule):
+            model = model._orig_mod
+        elif isinstance(model, parallel):
+            model = model.module
+        else:
+            return model
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put `model` in evaluation mode, then give every submodule back the mode it had."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        if any(training for _, training in before):
+            model.train()  # lets modules that cache for evaluation drop their caches
+        for module, training in before:
+            module.training = training
+
+
+@contextmanager
+def eagerly() -> Iterator[None]:
+    """Run compiled modules as the Python that they were compiled from."""
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        # torch warns that process-wide hooks see the wrapper too; ours look for known modules only
+        warnings.filterwarnings("ignore", message="Using `torch.compile")
+        yield
+
+
+@contextmanager
+def plain_run(model: nn.Module) -> Iterator[None]:
+    """Evaluate without gradients, compilation or a trace in the random number generators."""
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    with ExitStack() as borrowed:
+        borrowed.enter_context(torch.random.fork_rng(devices=list(devices)))
+        borrowed.enter_context(evaluating(model))
+        borrowed.enter_context(eagerly())
+        borrowed.enter_context(torch.no_grad())
+        yield

@@ -1,0 +1,21 @@
+"""The one table of tolerances: relative unless its name says otherwise, each with its reason.
+
+Where arithmetic is exact (counts, powers of two, ties) tests use ``==`` and nothing from here.
+"""
+
+RTOL = {
+    # float64 against float64: a few hundred roundings of 1e-16 each.
+    "float64": 1e-12,
+    # float32 and half-precision input, summed in float32 over blocks: 5e-7 is the worst we could
+    # provoke (equal entries, which all round the same way), and 1e-6 is what we promise.
+    "norm": 1e-6,
+    # The same samples in other batches or on other ranks: sums in another order, and a spread
+    # from sums of squares, which loses up to (mean / deviation)² roundings.
+    "merge": 1e-9,
+    # Order statistics read off bins that are 10**(1/256) wide: the middle is within 0.45 %.
+    "quantile": 5e-3,
+    # A midpoint sum over a grid, whose error is the cells that the staircase cuts: ~2 / cells.
+    "grid": 2e-2,
+    # A float64 network on other batch sizes: convolutions sum in another order.
+    "batch64": 1e-9,
+}

@@ -1,0 +1,92 @@
+"""Every family of timm and torchvision: its steps are found, or the reason is written down."""
+
+import pytest
+import timm
+import torch
+import torchvision
+from timm.models import _registry
+
+from stiffnet.errors import StepError
+from stiffnet.trajectory.steps import steps
+from trajectory.families import (
+    NOT_FOUND,
+    SLOW_TIMM,
+    TIMM,
+    TORCHVISION,
+    TORCHVISION_ON_CPU,
+    TORCHVISION_VIDEO,
+    TORCHVISION_WITHOUT_STEPS,
+    WITHOUT_STEPS,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
+
+
+def on_meta(build, size, *shape):
+    """Build and probe without computing: shapes are all that the rule looks at."""
+    with torch.device("meta"):
+        model = build()
+    return steps(model, torch.empty(1, 3, *shape, size, size, device="meta"))
+
+
+@pytest.mark.parametrize("family", TIMM, ids=lambda f: f.module)
+def test_a_timm_family_has_its_steps(family):
+    if not timm.is_model(family.model):
+        pytest.skip(f"this timm has no {family.model}")
+    found = on_meta(lambda: timm.create_model(family.model), family.size)
+    assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", SLOW_TIMM, ids=lambda f: f.module)
+def test_a_slow_timm_family_has_its_steps(family):
+    model = timm.create_model(family.model)
+    found = steps(model, torch.rand(1, 3, family.size, family.size))
+    assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
+
+
+@pytest.mark.parametrize("module", [*WITHOUT_STEPS, *NOT_FOUND])
+def test_a_timm_family_without_steps_says_so(module):
+    model, _ = (WITHOUT_STEPS | NOT_FOUND)[module]
+    size = timm.get_pretrained_cfg(model).input_size[-1]
+    with pytest.raises(StepError, match=r"has no residual steps.*Measure a residual network"):
+        on_meta(lambda: timm.create_model(model), size)
+
+
+def test_every_file_of_timm_is_accounted_for():
+    listed = {f.module for f in TIMM + SLOW_TIMM} | set(WITHOUT_STEPS) | set(NOT_FOUND)
+    known = set(_registry._module_to_models) - {"cifar_resnet"}  # ours
+    if known - listed:
+        pytest.skip(f"newer than the list: {sorted(known - listed)}")
+    assert not known - listed
+
+
+def test_at_least_95_percent_of_the_residual_families_are_found():
+    found = len({f.module for f in TIMM + SLOW_TIMM})
+    assert found / (found + len(NOT_FOUND)) >= 0.95
+
+
+@pytest.mark.parametrize("family", TORCHVISION, ids=lambda f: f.model)
+def test_a_torchvision_family_has_its_steps(family):
+    found = on_meta(lambda: torchvision.models.get_model(family.model), family.size)
+    assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
+
+
+@pytest.mark.parametrize("family", TORCHVISION_ON_CPU, ids=lambda f: f.model)
+def test_a_torchvision_family_on_the_cpu_has_its_steps(family):
+    model = torchvision.models.get_model(family.model)
+    found = steps(model, torch.rand(1, 3, family.size, family.size))
+    assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
+
+
+@pytest.mark.parametrize("family", TORCHVISION_VIDEO, ids=lambda f: f.model)
+def test_a_torchvision_video_family_has_its_steps(family):
+    found = on_meta(lambda: torchvision.models.get_model(family.model), family.size, 16)
+    assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
+
+
+@pytest.mark.parametrize("name", TORCHVISION_WITHOUT_STEPS)
+def test_a_torchvision_family_without_steps_says_so(name):
+    options = {"init_weights": False} if name == "googlenet" else {}
+    with pytest.raises(StepError, match="has no residual steps"):
+        on_meta(lambda: torchvision.models.get_model(name, **options), 224)
