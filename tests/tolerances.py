@@ -18,4 +18,6 @@ RTOL = {
     "grid": 2e-2,
     # A float64 network on other batch sizes: convolutions sum in another order.
     "batch64": 1e-9,
+    # The same in float32: 1.3e-6 was measured between batch sizes on a ResNet-18.
+    "batch32": 1e-5,
 }

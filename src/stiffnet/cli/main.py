@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        app(args=argv)
+        app(args=argv, prog_name="stiffnet")
     except StiffnetError as error:
         print(f"stiffnet: {error}", file=sys.stderr)
         return error.exit_code

@@ -70,7 +70,7 @@ def measure(
     facts = {
         "model": loaded.name,
         "form": loaded.form,
-        "weights": _origin(model, weights, loaded, seed),
+        "weights": _origin(loaded),
         "data": images.name,
         "command": shlex.join(["stiffnet", *sys.argv[1:]]),
     }
@@ -140,10 +140,9 @@ def _few(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _origin(model: str, weights: str, loaded: "LoadedModel", seed: int) -> str:
-    if weights:
-        return weights if weights == "pretrained" else Path(weights).name
-    if loaded.made_by:
-        return ", ".join(f"{key} {value}" for key, value in loaded.made_by.items())
-    note(f"no weights were given: {loaded.name} is measured as initialised with seed {seed}.")
-    return f"random, seed {seed}"
+def _origin(loaded: "LoadedModel") -> str:
+    if loaded.made_by.get("weights") == "random":
+        seed = loaded.made_by["seed"]
+        note(f"no weights were given: {loaded.name} is measured as initialised with seed {seed}.")
+    told = {key.replace("_", " "): value for key, value in loaded.made_by.items()}
+    return ", ".join(f"{key} {value}" for key, value in told.items()).removeprefix("weights ")

@@ -307,7 +307,7 @@ class StiffnessReport:
         return self.nsi[:, self._counted], self._stages
 
     def _grid(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Thresholds from zero to where one input in a hundred is left."""
+        """Thresholds from zero to where one input in a hundred is left; M₁ = 1 is one of them."""
         if not (len(self.kept) and self._counted):
             return np.linspace(0, 1, GRID), np.linspace(0, 1, GRID)
         values, stages = self._countable()
@@ -315,8 +315,10 @@ class StiffnessReport:
         peaks = np.stack([top.max(axis=1) for top in tops])
         means = np.stack([top.mean(axis=1) for top in tops])
         ratios = np.divide(peaks, means, out=np.ones_like(peaks), where=means > 0) - 1
-        ends = [float(np.quantile(x.max(axis=0), 0.99)) or 1.0 for x in (ratios, peaks)]
-        return np.linspace(0, ends[0], GRID), np.linspace(0, ends[1], GRID)
+        ends = [float(np.quantile(x.max(axis=0), 0.99)) for x in (ratios, peaks)]
+        per_unit = max(1, round((GRID - 1) / max(1.0, ends[0])))
+        m1 = np.arange(int(max(1.0, ends[0]) * per_unit) + 1) / per_unit
+        return m1, np.linspace(0, ends[1] or 1.0, GRID)
 
     def _curves(self, *, largest: bool) -> tuple[Curve, ...]:
         if not len(self.kept):

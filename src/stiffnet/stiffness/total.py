@@ -291,9 +291,11 @@ def _ratios(values: Tensor, columns: dict[int, list[int]]) -> Tensor:
 
 def _stage_peaks(values: Tensor, columns: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
     """Largest ratio and largest value of each stage; one step has both, division being monotone."""
-    ratios = _ratios(values, columns)
-    tops = [torch.stack([x[:, c].amax(1) for c in columns.values()], 1) for x in (ratios, values)]
-    return tops[0], tops[1]
+    peaks = torch.stack([values[:, steps].amax(1) for steps in columns.values()], 1)
+    totals = torch.stack([values[:, steps].sum(1) for steps in columns.values()], 1)
+    counts = torch.tensor([len(steps) for steps in columns.values()], device=values.device)
+    ratios = torch.where(totals > 0, (peaks * counts / totals).clamp(min=1.0), torch.inf)
+    return ratios, peaks
 
 
 def _rectangles(values: Tensor, columns: dict[int, list[int]]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,145 @@
+"""What measuring costs: time against plain forward passes, exact TNS against a grid, memory.
+
+    python benchmarks/measure.py
+
+Prints ratios, each of two things done in turn in this one run, because an absolute time says
+little about another machine. Exits with 1 if a ratio misses its target.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+import stiffnet
+
+GRID = 200
+
+
+def paired(
+    ours: Callable[[], object], theirs: Callable[[], object], repeats: int
+) -> tuple[float, float, float]:
+    """Median seconds of both, and the median ratio of neighbours in time."""
+    times: list[tuple[float, float]] = []
+    for _ in range(repeats):
+        pair = []
+        for work in (ours, theirs):
+            start = time.perf_counter()
+            work()
+            pair.append(time.perf_counter() - start)
+        times.append((pair[0], pair[1]))
+    first, second = (statistics.median(column) for column in zip(*times, strict=True))
+    return first, second, statistics.median(a / b for a, b in times)
+
+
+def forward_cost(name: str, batch: int, batches: int, repeats: int) -> float:
+    """`measure` against the same passes alone."""
+    torch.manual_seed(0)
+    model = stiffnet.create_model(name, num_classes=10).eval()
+    images = torch.rand(batch, 3, 32, 32)
+    loader = [images] * batches
+
+    @torch.no_grad()
+    def passes() -> None:
+        for part in loader:
+            model(part)
+
+    stiffnet.measure(model, loader[:1])
+    passes()
+    ours, theirs, ratio = paired(lambda: stiffnet.measure(model, loader), passes, repeats)
+    samples = batch * batches
+    print(
+        f"measure, {name}, batch {batch}: {samples / ours:.0f} images/s; "
+        f"forward passes alone: {samples / theirs:.0f} images/s; ratio of times {ratio:.3f}"
+    )
+    return ratio
+
+
+def grid_tns(nsi: np.ndarray, stages: np.ndarray) -> np.ndarray:
+    """TNS by its definition: count, at every point of a grid, the inputs with a stiff step."""
+    means = np.stack([nsi[:, stages == s].mean(1) for s in stages], 1)
+    m1 = (np.arange(GRID) + 0.5) / GRID * ((nsi / means).max() - 1)
+    m2 = (np.arange(GRID) + 0.5) / GRID * nsi.max()
+    total = np.zeros(len(nsi))
+    for relative in m1:
+        for absolute in m2:
+            total += (nsi >= np.maximum(means * (1 + relative), absolute)).any(1)
+    area: np.ndarray = total * (m1[1] - m1[0]) * (m2[1] - m2[0])
+    return area
+
+
+def exact_against_grid(samples: int, repeats: int) -> float:
+    """Exact TNS against a 200 × 200 grid, on as many values as a ResNet-164 gives."""
+    rng = np.random.default_rng(0)
+    stages = np.repeat([0, 1, 2], 17)
+    nsi = rng.gamma(2.0, 0.1, (samples, len(stages)))
+    exact, grid = stiffnet.tns(nsi, stages), grid_tns(nsi, stages)
+    error = float(np.abs(grid / exact - 1).max())
+    ours, theirs, ratio = paired(
+        lambda: stiffnet.tns(nsi, stages), lambda: grid_tns(nsi, stages), repeats
+    )
+    print(
+        f"exact TNS, {samples} inputs, 51 steps: {1e3 * ours:.1f} ms; {GRID} x {GRID} grid: "
+        f"{1e3 * theirs:.0f} ms, off by up to {error:.1%}; {1 / ratio:.0f} times faster"
+    )
+    return 1 / ratio
+
+
+def peak_memory(images: int) -> float:
+    """Peak resident memory in MB of a fresh process that measures so many images."""
+    command = [sys.executable, __file__, "--memory-of", str(images)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def measure_and_weigh(images: int) -> None:
+    """Measure generated images, one batch alive at a time, and print the peak memory."""
+
+    def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(images // 100):
+            yield (
+                torch.rand(100, 3, 32, 32, generator=generator),
+                torch.randint(10, (100,), generator=generator),
+            )
+
+    torch.manual_seed(0)
+    stiffnet.measure(stiffnet.create_model("resnet20_cifar"), batches())
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def main() -> int:
+    """Run all three and compare them with their targets."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="resnet164_cifar")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--batches", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.memory_of:
+        measure_and_weigh(args.memory_of)
+        return 0
+
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    cost = forward_cost(args.model, args.batch, args.batches, args.repeats)
+    speed = exact_against_grid(500, 3)
+    few, many = peak_memory(1_000), peak_memory(10_000)
+    print(f"peak memory: {few:.0f} MB for 1,000 images, {many:.0f} MB for 10,000")
+    met = {
+        "measure at most 1.10 x the passes": cost <= 1.10,
+        "exact TNS at least 100 x faster": speed >= 100,
+        "memory within 5 %": abs(many / few - 1) <= 0.05,
+    }
+    for target, ok in met.items():
+        print(f"{'met' if ok else 'MISSED'}: {target}")
+    return 0 if all(met.values()) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,191 @@
+"""The command line as a user meets it: what it prints, writes, refuses, and its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from PIL import Image
+
+from stiffnet.cli.main import main
+from stiffnet.data.images import Preparation
+from stiffnet.network.folder import write_folder
+from stiffnet.network.load import create_model
+from stiffnet.report.stiffness import StiffnessReport
+
+COMMAND = [sys.executable, "-m", "stiffnet"]
+
+
+@pytest.fixture(autouse=True)
+def _signals():
+    """`main` takes the signals over, as a command may; a test run wants its own back."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small model folder of ours, for 8-pixel grey digits."""
+    return write_folder(
+        tmp_path / "model",
+        create_model("resnet20_cifar", num_classes=10, in_chans=1, seed=0),
+        name="resnet20_cifar",
+        options={"num_classes": 10, "in_chans": 1},
+        classes=[str(digit) for digit in range(10)],
+        preparation=Preparation((1, 8, 8), (0.3,), (0.4,)),
+        made_by={"epochs": 0},
+    )
+
+
+def test_measure_prints_a_table_and_writes_json_and_a_page(folder, tmp_path, capsys):
+    assert main(["measure", str(folder), "--data", "digits", "--limit", "30", "--out", "out"]) == 0
+    shown = capsys.readouterr().out
+    assert "layer3.2" in shown
+    assert "TNS" in shown
+    report = StiffnessReport.load(tmp_path / "out" / "report.json")
+    assert report.samples == 30
+    assert report.accuracy is not None
+    assert report.facts["data"] == "digits"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "layer3.2" in page
+    assert sorted(os.listdir(tmp_path / "out")) == ["report.html", "report.json"]
+
+
+def test_the_batch_size_on_the_command_line_does_not_matter(folder, tmp_path):
+    for size in ("3", "30"):
+        command = ["measure", str(folder), "--data", "digits", "--limit", "30"]
+        assert main([*command, "--batch-size", size, "--out", size]) == 0
+    a, b = (StiffnessReport.load(tmp_path / size / "report.json") for size in ("3", "30"))
+    assert a.tns == pytest.approx(b.tns, rel=1e-5)
+
+
+def test_a_folder_of_images_is_measured(folder, tmp_path, capsys):
+    for name in ("cat", "dog"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(2):
+            picture = Image.effect_noise((20, 30), 40 + number)
+            picture.save(tmp_path / "pictures" / name / f"{number}.png")
+    command = ["measure", "resnet20_cifar", "--data", "pictures", "--out", "out"]
+    assert main(command) == 0
+    assert "initialised with seed 0" in capsys.readouterr().err
+    assert StiffnessReport.load("out/report.json").classes == ("cat", "dog")
+    (tmp_path / "pictures" / "dog" / "1.png").write_bytes(b"no picture")
+    assert main(command) == 3
+    assert "1.png" in capsys.readouterr().err
+
+
+def test_labels_that_are_not_the_networks_classes_are_not_judged(tmp_path, capsys):
+    arguments = ["--data", "digits", "--limit", "6", "--num-classes", "7", "--out", "out"]
+    assert main(["measure", "resnet20_cifar", *arguments]) == 0
+    assert "loss and accuracy are left out" in capsys.readouterr().err
+    assert StiffnessReport.load("out/report.json").accuracy is None
+
+
+def test_weights_are_taken_from_a_file(tmp_path):
+    source = create_model("resnet20_cifar", num_classes=10, seed=3)
+    torch.save({"module." + k: v for k, v in source.state_dict().items()}, "w.pth")
+    arguments = ["--data", "digits", "--limit", "6", "--out"]
+    assert main(["measure", "resnet20_cifar", "--weights", "w.pth", *arguments, "a"]) == 0
+    assert main(["measure", "resnet20_cifar", "--seed", "3", *arguments, "b"]) == 0
+    a, b = (StiffnessReport.load(f"{name}/report.json") for name in "ab")
+    assert a.tns == b.tns
+
+
+BAD = {
+    "an unknown model": (["resnet5o", "--data", "digits"], 2, "Did you mean 'resnet50'"),
+    "no residual steps": (["vgg11", "--data", "digits", "--limit", "2"], 2, "no residual steps"),
+    "an unknown data set": (["resnet18", "--data", "cifar"], 2, "Did you mean 'cifar10'"),
+    "no folder for it": (["resnet18", "--data", "cifar10"], 3, "cifar10:DIR"),
+    "a folder that is not there": (["resnet18", "--data", "./none"], 3, "none"),
+    "an empty folder": (["resnet18", "--data", "./empty"], 3, "empty"),
+    "weights that are not there": (
+        ["resnet18", "--data", "digits", "--weights", "none.pth"], 6, "none.pth",
+    ),
+    "weights of another network": (
+        ["resnet18", "--data", "digits", "--weights", "other.pth"], 2, "conv1.weight",
+    ),
+    "weights that run code": (
+        ["resnet18", "--data", "digits", "--weights", "evil.pth"], 4, "evil.pth",
+    ),
+    "weights that are text": (
+        ["resnet18", "--data", "digits", "--weights", "text.pth"], 5, "text.pth",
+    ),
+    "no such device": (["resnet18", "--data", "digits", "--device", "cuda"], 2, "no cuda device"),
+    "a misspelt option": (["resnet18", "--dta", "digits"], 2, "--dta"),
+    "no data": (["resnet18"], 2, "--data"),
+}  # fmt: skip
+
+
+class Canary:
+    def __reduce__(self):
+        return os.system, ("touch canary",)
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_sentence_and_a_status(tmp_path, capsys, arguments, status, words):
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.pth").write_text("hello")
+    torch.save(Canary(), "evil.pth")
+    torch.save({"conv1.weight": torch.zeros(1)}, "other.pth")
+    before = sorted(os.listdir())
+    assert main(["measure", *arguments]) == status
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    assert sorted(os.listdir()) == before, "nothing is half written, and no canary"
+
+
+def test_a_place_that_cannot_be_written_is_named(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    arguments = ["--data", "digits", "--limit", "3", "--out", "file"]
+    assert main(["measure", str(folder), *arguments]) == 6
+    assert "could not be written" in capsys.readouterr().err
+
+
+def test_lists(capsys):
+    assert main(["list", "data"]) == 0
+    assert "digits" in capsys.readouterr().out
+    assert main(["list", "models", "*164_cifar"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["resnet164_cifar", "preresnet164_cifar"]
+    assert main(["list", "models", "nothing*"]) == 2
+    assert main(["list", "wine"]) == 2
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_with_its_code_and_no_file(folder, tmp_path, number, status):
+    command = [*COMMAND, "measure", str(folder), "--data", "digits", "--batch-size", "1"]
+    process = subprocess.Popen([*command, "--out", "out"], stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    while not _imported_torch(process.pid):
+        time.sleep(0.2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def _imported_torch(pid):
+    with open(f"/proc/{pid}/maps") as maps:
+        return "libtorch_python" in maps.read()
+
+
+@pytest.mark.slow
+def test_the_demo_tells_its_story(tmp_path, capsys):
+    assert main(["demo", "--out", "demo"]) == 0
+    said = capsys.readouterr().out
+    assert "demo/report.html" in said.splitlines()[-1]
+    before, after = (StiffnessReport.load(f"demo/{name}.json") for name in ("before", "after"))
+    assert after.accuracy > 0.9 > before.accuracy
+    assert main(["measure", "demo/trained", "--data", "digits", "--limit", "20"]) == 0
+    assert json.loads((tmp_path / "demo/trained/MANIFEST.json").read_text())["form"] == "train"

@@ -1,0 +1,144 @@
+"""A report keeps what it was given: save and load, counts, and breakdowns."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from reference import stiffness as reference
+from stiffnet.errors import CorruptFileError, StepError, StorageError
+from stiffnet.measure import measure
+from stiffnet.report.stiffness import StiffnessReport, write_page
+from trajectory.networks import known_rates
+
+
+@pytest.fixture
+def report():
+    """Two stages (the width changes), labels, and rates that depend on the input."""
+    torch.manual_seed(0)
+    blocks = [*known_rates(0.5, 1.0, 2.0)]
+    for block in blocks:
+        block.rate = torch.nn.Sequential(block.rate, torch.nn.Tanh())
+    model = torch.nn.Sequential(
+        *blocks, torch.nn.Linear(6, 4), *known_rates(0.3, 0.2, 0.9, width=4)
+    ).double()
+    x = torch.rand(30, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    y = torch.arange(30) % 3
+    return measure(model, [(x, y)], classes=("a", "b"), facts={"model": "two stages"})
+
+
+def counted(report):
+    columns = [i for i, step in enumerate(report.steps) if step.counted]
+    return report.nsi[:, columns], [report.steps[i].stage for i in columns]
+
+
+def test_what_was_saved_is_loaded(report, tmp_path):
+    twin = StiffnessReport.load(report.save(tmp_path / "x.json"))
+    assert twin.steps == report.steps
+    assert (twin.tns, twin.tns_se, twin.samples) == (report.tns, report.tns_se, report.samples)
+    assert (twin.accuracy, twin.classes, twin.facts) == (
+        report.accuracy, report.classes, dict(report.facts),
+    )  # fmt: skip
+    for name in ("number", "nsi", "label", "loss", "correct"):
+        np.testing.assert_array_equal(getattr(twin.kept, name), getattr(report.kept, name))
+    pd.testing.assert_frame_equal(twin.to_frame(), report.to_frame())
+    pd.testing.assert_frame_equal(twin.by_label(), report.by_label())
+
+
+def test_the_file_is_strict_json(report, tmp_path):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    text = report.save(tmp_path / "x.json").read_text()
+    assert json.loads(text, parse_constant=refuse)["accuracy"] == report.accuracy
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: text.replace("version 1", "version 0"),
+        lambda text: text.replace('"samples"', '"simples"'),
+        lambda text: text.replace('"<f8"', '"<O8"'),
+        lambda text: "\udcff",
+    ],
+)
+def test_a_damaged_file_is_refused(report, tmp_path, spoil):
+    path = report.save(tmp_path / "x.json")
+    path.write_bytes(spoil(path.read_text()).encode(errors="surrogateescape"))
+    with pytest.raises(CorruptFileError, match=r"x\.json is no stiffness report.*Measure again"):
+        StiffnessReport.load(path)
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path):
+    with pytest.raises(StorageError, match="could not be read"):
+        StiffnessReport.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(("m1", "m2"), [(0.0, 0.0), (0.2, 0.5), (1.0, 0.0)])
+def test_counts_agree_with_the_reference(report, m1, m2):
+    values, stages = counted(report)
+    assert report.delta(m1, m2).value == pytest.approx(
+        reference.delta_samples(values, stages, m1, m2).mean()
+    )
+    assert report.proportion(m1, m2).value == pytest.approx(
+        reference.proportion_samples(values, stages, m1, m2).mean()
+    )
+
+
+def test_stages_are_runs_of_one_shape(report):
+    table = report.stages()
+    assert table["shape"].tolist() == ["6", "4"]
+    assert table["steps"].tolist() == [3, 3]
+    assert table["counted"].tolist() == [2, 2]
+    values, stages = counted(report)
+    own = [reference.tns(values[:, [s == k for s in stages]], [k] * 2).mean() for k in (0, 1)]
+    np.testing.assert_allclose(table["tns"], own)
+
+
+def test_labels_without_a_name_go_by_their_number(report):
+    table = report.by_label()
+    assert table["name"].tolist() == ["a", "b", "2"]
+    rows = report.kept.label == 1
+    assert table["tns"][1] == pytest.approx(report.sample_tns[rows].mean())
+    assert table["accuracy"][1] == report.kept.correct[rows].mean()
+
+
+def test_the_grid_of_the_surfaces_begins_at_zero_and_holds_one(report):
+    view = report.view()
+    assert view.m1[0] == view.m2[0] == 0
+    assert 1.0 in view.m1
+    assert view.delta[0, 0] == 1.0
+
+
+def test_the_curves_are_the_extremes(report):
+    view = report.view()
+    assert view.stiffest[0].tns == report.sample_tns.max()
+    assert view.calmest[0].tns == report.sample_tns.min()
+
+
+def test_without_labels_there_is_no_breakdown_and_no_relation():
+    report = measure(known_rates(0.5, 1.0), [torch.rand(3, 6, dtype=torch.float64)])
+    with pytest.raises(StepError, match="no labels"):
+        report.by_label()
+    with pytest.raises(StepError, match="no loss"):
+        report.relate()
+    assert report.view().labels is None
+
+
+def test_where_no_step_counts_tns_is_zero_and_the_page_still_comes(tmp_path, short_plotly):
+    report = measure(known_rates(0.5), [torch.rand(3, 6, dtype=torch.float64)])
+    assert report.tns == 0.0
+    with pytest.raises(StepError, match="No step of this network counts"):
+        report.delta(0, 0)
+    assert report.html(tmp_path / "x.html").stat().st_size > 1000
+
+
+def test_several_reports_share_a_page(report, tmp_path, short_plotly):
+    page = write_page(tmp_path / "x.html", [report, report], titles=["one <b>", "two"], heading="h")
+    text = page.read_text()
+    assert "one &lt;b&gt;" in text
+    assert "two" in text

@@ -1,0 +1,187 @@
+"""`measure`: the numbers, whatever the batches, and one sentence for whatever is wrong."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import stiffnet
+from reference import stiffness as reference
+from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.measure import measure
+from tolerances import RTOL
+from trajectory.networks import Encoder, known_rates
+
+RATES = (0.5, 1.0, 3.0, 2.0)
+
+
+def classifier(*rates, classes=3):
+    torch.manual_seed(0)
+    return nn.Sequential(*known_rates(*rates), nn.Linear(6, classes, dtype=torch.float64))
+
+
+def images(count, seed=0):
+    return torch.rand(count, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def small_network():
+    return stiffnet.create_model("resnet20_cifar", num_classes=4, seed=0)
+
+
+def test_known_rates_come_out():
+    report = measure(known_rates(*RATES), [images(5), images(3, 1)])
+    frame = report.to_frame()
+    np.testing.assert_allclose(frame["nsi_mean"], RATES, rtol=RTOL["float64"])
+    np.testing.assert_allclose(frame["nsi_median"], RATES, rtol=RTOL["float64"])
+    np.testing.assert_allclose(frame["increment_mean"], RATES, rtol=RTOL["float64"])
+    assert frame["counted"].tolist() == [False, True, True, True]
+    assert report.samples == 8
+    m, mu = 3.0, 2.0  # largest and mean of the counted rates 1, 3, 2
+    assert report.tns == pytest.approx(m * (m / mu - 1), rel=RTOL["float64"])
+    assert report.stiffest_steps(1)["step"].tolist() == ["2"]
+    assert report.calmest_steps(1)["step"].tolist() == ["1"]
+
+
+def test_a_step_size_changes_the_increment_and_not_the_index():
+    frame = measure(known_rates(*RATES, step_size=0.1), [images(4)]).to_frame()
+    np.testing.assert_allclose(frame["nsi_mean"], RATES, rtol=RTOL["float64"])
+    np.testing.assert_allclose(frame["increment_mean"], 0.1 * np.array(RATES), rtol=RTOL["float64"])
+
+
+def test_the_report_agrees_with_the_reference_on_a_real_network():
+    model, x = small_network().double(), torch.rand(6, 3, 32, 32, dtype=torch.float64)
+    report = measure(model, x.split(4))
+    counted = [i for i, s in enumerate(report.steps) if s.counted]
+    stages = [report.steps[i].stage for i in counted]
+    expected = reference.tns(report.nsi[:, counted], stages)
+    np.testing.assert_allclose(report.sample_tns, expected, rtol=RTOL["float64"])
+    assert report.tns == pytest.approx(expected.mean(), rel=RTOL["float64"])
+    assert report.tns_se == pytest.approx(expected.std(ddof=1) / np.sqrt(6), rel=RTOL["merge"])
+    np.testing.assert_allclose(
+        report.to_frame()["nsi_std"], report.nsi.std(0, ddof=1), rtol=RTOL["merge"]
+    )
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 20])
+def test_the_batch_size_does_not_matter(size):
+    model, x, y = small_network(), torch.rand(20, 3, 32, 32), torch.arange(20) % 4
+    whole = measure(model, [(x, y)])
+    parts = measure(model, zip(x.split(size), y.split(size), strict=True))
+    np.testing.assert_allclose(parts.nsi, whole.nsi, rtol=RTOL["batch32"])
+    assert parts.tns == pytest.approx(whole.tns, rel=RTOL["batch32"])
+    assert parts.accuracy == whole.accuracy
+    np.testing.assert_array_equal(parts.kept.number, np.arange(20))
+
+
+def test_loss_accuracy_and_labels_are_the_networks():
+    model, x = classifier(*RATES), images(12)
+    y = torch.arange(12) % 3
+    report = measure(model, [(x[:5], y[:5]), (x[5:], y[5:])], classes=("a", "b", "c"))
+    logits = model(x).detach()
+    loss = nn.functional.cross_entropy(logits, y, reduction="none")
+    np.testing.assert_allclose(report.kept.loss, loss, rtol=RTOL["float64"])
+    assert report.accuracy == float((logits.argmax(1) == y).double().mean())
+    table = report.by_label()
+    assert table["name"].tolist() == ["a", "b", "c"]
+    assert table["samples"].tolist() == [4, 4, 4]
+    assert set(report.relate()["step"]) >= {"0", "1", "2", "3", "all", "TNS"}
+
+
+def test_limit_cuts_exactly():
+    assert measure(known_rates(*RATES), [images(5)] * 3, limit=7).samples == 7
+    assert measure(known_rates(*RATES), [images(5)] * 3, limit=10).samples == 10
+
+
+def test_of_many_samples_the_same_are_kept_whatever_the_batches():
+    model, x = known_rates(*RATES), images(50)
+    few = [measure(model, x.split(size), keep=10) for size in (50, 7, 1)]
+    for report in few:
+        assert len(report.kept) == 10
+        assert report.samples == 50
+        np.testing.assert_array_equal(report.kept.number, few[0].kept.number)
+    assert not np.array_equal(few[0].kept.number, np.arange(10))  # spread, not the first ones
+
+
+def test_nothing_kept_still_gives_the_statistics():
+    report = measure(known_rates(*RATES), [images(5)], keep=0)
+    assert report.tns == pytest.approx(1.5, rel=RTOL["float64"])
+    np.testing.assert_allclose(report.to_frame()["nsi_median"], RATES, rtol=RTOL["quantile"])
+    with pytest.raises(StepError, match="Measure with `keep`"):
+        _ = report.nsi
+
+
+def test_the_model_is_left_as_it_was():
+    model = small_network().train()
+    model.layer1.eval()
+    before = copy.deepcopy(model.state_dict())
+    modes = [m.training for m in model.modules()]
+    random = torch.get_rng_state()
+    measure(model, [torch.rand(2, 3, 32, 32, generator=torch.Generator())])
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert [m.training for m in model.modules()] == modes
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.is_grad_enabled()
+
+
+def test_a_keyword_network_is_measured_with_its_dictionaries():
+    batch = {"pixel_values": torch.rand(3, 5, 4), "labels": torch.tensor([0, 1, 2])}
+    report = measure(Encoder(), [batch])
+    assert len(report.steps) == 6
+    assert report.accuracy is not None
+
+
+def spoilt(value):
+    x = images(4)
+    x[2, 3] = value
+    return x
+
+
+@pytest.mark.parametrize(("value", "word"), [(float("nan"), "NaN"), (float("inf"), "infinite")])
+def test_a_value_that_is_no_number_is_named(value, word):
+    with pytest.raises(NonFiniteError, match=f"state at step '0' is {word} for sample 7"):
+        measure(known_rates(*RATES), [images(5), spoilt(value)])
+
+
+def test_a_state_of_norm_zero_is_named():
+    x = images(3)
+    x[1] = 0
+    with pytest.raises(NonFiniteError, match=r"step '0' has norm zero for sample 1.*leave out"):
+        measure(known_rates(*RATES), [x])
+
+
+BAD_BATCHES = {
+    "no batch": ([], StepError, "gave no batch"),
+    "a wrong device": ([images(2).to("meta")], DataError, "lies on meta and the model on cpu"),
+    "text": (["cat.png"], DataError, "A batch is a str"),
+    "three parts": ([[images(2)] * 3], DataError, "list of 3 parts"),
+    "a label too large": ([(images(2), torch.tensor([0, 3]))], DataError, "Sample 1 has label 3"),
+    "a negative label": ([(images(2), torch.tensor([-1, 0]))], DataError, "Sample 0 has label -1"),
+    "labels now and then": (
+        [(images(2), torch.tensor([0, 1])), images(2)],
+        DataError,
+        "Some batches",
+    ),
+    "labels of another shape": ([(images(2), torch.rand(2, 3))], DataError, "labels have shape"),
+    "a wrong shape": ([torch.rand(2, 5).double()], StepError, r"inputs of shape \(2, 5\)"),
+}
+
+
+@pytest.mark.parametrize(("batches", "error", "words"), BAD_BATCHES.values(), ids=BAD_BATCHES)
+def test_a_bad_batch_gets_one_sentence(batches, error, words):
+    with pytest.raises(error, match=words) as caught:
+        measure(classifier(*RATES), batches)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_limit_of_nothing_is_refused():
+    with pytest.raises(DataError, match="limit of 0"):
+        measure(known_rates(*RATES), [images(2)], limit=0)
+
+
+def test_every_number_says_what_made_it():
+    facts = measure(known_rates(*RATES), [images(2)], facts={"data": "noise"}).facts
+    assert facts["data"] == "noise"
+    assert "torch" in facts["versions"]
+    assert facts["precision"] == "float64"
