@@ -1,5 +1,6 @@
 """Laws of image folders: what is in them, in which order, and which file is broken."""
 
+import dataclasses
 import io
 import os
 
@@ -294,3 +295,16 @@ def test_a_link_that_stays_inside_is_read_and_a_circle_ends(place):
 def test_impossible_numbers_are_refused(place, options):
     with pytest.raises(DataError, match=f"`{next(iter(options))}` is"):
         read(place, **options)
+
+
+def test_the_crop_keeps_the_middle_share(tmp_path):
+    """A picture whose middle half is white: a crop of a half sees nothing else."""
+    (tmp_path / "set" / "only").mkdir(parents=True)
+    pixels = np.zeros((40, 40, 3), np.uint8)
+    pixels[10:30, 10:30] = 255
+    Image.fromarray(pixels).save(tmp_path / "set" / "only" / "a.png")
+    whole = Preparation((3, 8, 8), (0.0,) * 3, (1.0,) * 3)
+    for crop, mean in ((0.5, 1.0), (1.0, 0.25)):
+        preparation = dataclasses.replace(whole, crop=crop, interpolation="nearest")
+        [(images, _)] = image_folder(tmp_path / "set").batches(preparation, batch_size=1)
+        assert images.mean().item() == mean

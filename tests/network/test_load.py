@@ -99,7 +99,9 @@ def test_one_channel_is_normalised_by_the_mean_of_three():
 def test_preparations_are_those_of_the_publishers():
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     nothing = nn.Identity()
-    assert preparation_of(nothing, "torchvision:resnet18") == Preparation((3, 224, 224), mean, std)
+    assert preparation_of(nothing, "torchvision:resnet18") == Preparation(
+        (3, 224, 224), mean, std, crop=224 / 256
+    )
     assert preparation_of(nothing, "torchvision:vit_h_14").input_size == (3, 518, 518)
     assert preparation_of(create_model(TINY), TINY).mean == backbones.cifar_resnet.CIFAR_MEAN
 

@@ -70,7 +70,7 @@ class FolderBatches:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         loader = DataLoader(
-            _Decoder(self.source, self.preparation.input_size),
+            _Decoder(self.source, self.preparation),
             batch_sampler=self.indices,
             num_workers=self.workers,
             collate_fn=_collate,
@@ -167,14 +167,14 @@ def _refuse_escape(path: Path, inside: Path) -> None:
 class _Decoder(Dataset[Decoded]):
     """Reads one file at a time; hands a fault on as text, which no worker process can garble."""
 
-    def __init__(self, source: ImageFolder, input_size: tuple[int, int, int]) -> None:
+    def __init__(self, source: ImageFolder, preparation: Preparation) -> None:
         self.source = source
-        self.input_size = input_size
+        self.preparation = preparation
 
     def __getitem__(self, index: int) -> Decoded:
         path = self.source.root / self.source.files[index]
         try:
-            return _decode(path, self.input_size), int(self.source.labels[index])
+            return _decode(path, self.preparation), int(self.source.labels[index])
         except Exception as error:  # Pillow's decoders raise nearly every type
             return (
                 f"{path} is not an image that can be read: {_reason(path, error)}. "
@@ -182,9 +182,9 @@ class _Decoder(Dataset[Decoded]):
             )
 
 
-def _decode(path: Path, input_size: tuple[int, int, int]) -> Tensor:
+def _decode(path: Path, preparation: Preparation) -> Tensor:
     """Return the middle of an image as uint8 (channel, height, width)."""
-    channels, height, width = input_size
+    channels, height, width = preparation.input_size
     if path.exists() and not path.is_file():
         raise ValueError("it is a pipe or a device")  # which could keep us waiting for ever
     with warnings.catch_warnings():
@@ -194,13 +194,18 @@ def _decode(path: Path, input_size: tuple[int, int, int]) -> Tensor:
             opened.load()
             image = _eight_bits(ImageOps.exif_transpose(opened))
             image = image.convert("L" if channels == 1 else "RGB")
-    scale = max(width / image.width, height / image.height)
+    scale = max(width / image.width, height / image.height) / preparation.crop
     left = (image.width - width / scale) / 2
     upper = (image.height - height / scale) / 2
     # One step, since scaling a very long image first would need its whole length in memory.
     box = (max(left, 0), max(upper, 0), image.width - max(left, 0), image.height - max(upper, 0))
-    pixels = np.array(image.resize((width, height), Image.Resampling.BILINEAR, box=box))
+    pixels = np.array(image.resize((width, height), _resampling(preparation), box=box))
     return torch.from_numpy(pixels.reshape(height, width, -1)).permute(2, 0, 1).contiguous()
+
+
+def _resampling(preparation: Preparation) -> Image.Resampling:
+    names = Image.Resampling.__members__
+    return names.get(preparation.interpolation.upper(), Image.Resampling.BILINEAR)
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

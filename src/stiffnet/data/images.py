@@ -14,11 +14,17 @@ from stiffnet.errors import DataError
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a network expects of its images: size, channels and normalisation."""
+    """What a network expects of its images: size, channels and normalisation.
+
+    `crop` and `interpolation` are for photographs of any size, which a folder holds: the share
+    of the shorter side that the middle crop keeps, and how pixels are resampled.
+    """
 
     input_size: tuple[int, int, int]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    crop: float = 1.0
+    interpolation: str = "bilinear"
 
     def __call__(self, images: Tensor) -> Tensor:
         """Turn uint8 images (batch, channel, height, width) into the network's input."""

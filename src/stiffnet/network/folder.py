@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,8 @@ def write_folder(
             "input_size": list(preparation.input_size),
             "mean": list(preparation.mean),
             "std": list(preparation.std),
+            "crop": preparation.crop,
+            "interpolation": preparation.interpolation,
         },
         "made_by": dict(made_by),
         "versions": {package: _version(package) for package in ("stiffnet", "torch", "timm")},
@@ -235,15 +237,19 @@ def _interpret(
 
 
 def _preparation(value: Any) -> Preparation:
-    keys = {"input_size", "mean", "std"}
-    _require("preparation", isinstance(value, dict) and value.keys() == keys)
-    size, mean, std = value["input_size"], value["mean"], value["std"]
+    _require("preparation", isinstance(value, dict))
+    given = {"crop": 1.0, "interpolation": "bilinear"} | value
+    _require("preparation", given.keys() == {f.name for f in fields(Preparation)})
+    crop, interpolation = given["crop"], given["interpolation"]
+    _require("crop", isinstance(crop, int | float) and 0 < crop <= 1)
+    _require("interpolation", isinstance(interpolation, str))
+    size, mean, std = given["input_size"], given["mean"], given["std"]
     _require("input_size", _is_list(size, int) and len(size) == 3 and min(size) > 0)
     for key, numbers in (("mean", mean), ("std", std)):
         _require(key, _is_list(numbers, int, float) and len(numbers) == size[0])
         _require(key, all(map(math.isfinite, numbers)))
     _require("std", min(std) > 0)
-    return Preparation((size[0], size[1], size[2]), tuple(mean), tuple(std))
+    return Preparation((size[0], size[1], size[2]), tuple(mean), tuple(std), crop, interpolation)
 
 
 def _parts(value: Any) -> dict[str, tuple[int, str]]:

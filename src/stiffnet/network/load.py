@@ -8,7 +8,7 @@ import urllib.parse
 import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,14 +136,22 @@ def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) 
     the mean of theirs.
     """
     if name.startswith(TORCHVISION):
-        size, mean, std = _torchvision_preparation(name)
+        published = _torchvision_preparation(name)
     else:
         config = timm.data.resolve_model_data_config(model)
-        size, mean, std = config["input_size"], config["mean"], config["std"]
-    channels = in_chans or size[0]
+        published = Preparation(
+            config["input_size"],
+            tuple(config["mean"]),
+            tuple(config["std"]),
+            config["crop_pct"],
+            config["interpolation"],
+        )
+    channels, height, width = published.input_size
+    channels = in_chans or channels
+    mean, std = published.mean, published.std
     if channels != len(mean):
         mean, std = ((sum(values) / len(values),) * channels for values in (mean, std))
-    return Preparation((channels, int(size[1]), int(size[2])), tuple(mean), tuple(std))
+    return replace(published, input_size=(channels, height, width), mean=mean, std=std)
 
 
 def model_names(pattern: str = "*") -> list[tuple[str, str]]:
@@ -260,15 +268,15 @@ def _torchvision_classes(name: str) -> tuple[str, ...]:
     return tuple(_torchvision_weights(name).meta["categories"])
 
 
-def _torchvision_preparation(
-    name: str,
-) -> tuple[tuple[int, int, int], tuple[float, ...], tuple[float, ...]]:
+def _torchvision_preparation(name: str) -> Preparation:
     try:
         published = _torchvision_weights(name).transforms()
-        side = int(published.crop_size[0])
-        return (3, side, side), tuple(published.mean), tuple(published.std)
+        side, resized = int(published.crop_size[0]), int(published.resize_size[0])
+        mean, std = tuple(published.mean), tuple(published.std)
+        sampling = published.interpolation.value
+        return Preparation((3, side, side), mean, std, side / max(side, resized), sampling)
     except (AttributeError, ValueError):  # a network without published weights
-        return (3, 224, 224), IMAGENET_MEAN, IMAGENET_STD
+        return Preparation((3, 224, 224), IMAGENET_MEAN, IMAGENET_STD)
 
 
 def _unknown_model(name: str) -> str:

@@ -74,12 +74,25 @@ def all_counted(views: Sequence[StiffnessView]) -> bool:
     return all(bool(view.steps["counted"].all()) for view in views)
 
 
+def most_counted(view: StiffnessView) -> int:
+    """Return how many counted steps the stage with the most of them has."""
+    counted = view.steps.loc[view.steps["counted"].astype(bool), "stage"]
+    return int(counted.value_counts().max()) if len(counted) else 0
+
+
 def headline(view: StiffnessView) -> Sentence:
     """Return TNS with its standard error, in plain words."""
     if finite(view.tns) is None or not view.steps["counted"].any():
         return (
             "No step of this network is counted, so it has no total neural stiffness (TNS). "
             "The indices of its steps are below.",
+        )
+    if most_counted(view) == 1:
+        return (
+            "The total neural stiffness (TNS) is ",
+            Strong("0"),
+            " because no stage has more than one step that counts, and so none can stand out. "
+            "The indices of the steps are below.",
         )
     error = ", with its standard error over " if finite(view.tns_se) is not None else ", over "
     return (
@@ -173,7 +186,7 @@ def _barely(view: StiffnessView) -> Sentence:
 
 def _peaks(view: StiffnessView) -> Sentence:
     share = at_thresholds(view, view.delta, 1.0, 0.0)
-    if share is None or not view.steps["counted"].any():
+    if share is None or most_counted(view) < 3:  # of two steps none can be twice their mean
         return ()
     return (
         Strong(percent(share)),
@@ -184,7 +197,7 @@ def _peaks(view: StiffnessView) -> Sentence:
 def _concentration(view: StiffnessView) -> Sentence:
     share = at_thresholds(view, view.proportion, 1.0, 0.0)
     counted = int(view.steps["counted"].sum())
-    if share is None or not counted:
+    if share is None or most_counted(view) < 3:
         return ()
     if share == 0:
         return ("No image has such a step: the stiffness is spread evenly over each stage.",)

@@ -15,7 +15,7 @@ from stiffnet.report.findings import (
     rows,
     stiffest_steps,
 )
-from stiffnet.report.text import clean, decimals_for, finite, fixed, number, shape
+from stiffnet.report.text import clean, decimals_for, finite, fixed, number, percent, shape
 from stiffnet.report.view import StiffnessView
 
 _BAR = 14  # cells, and fewer where the increment needs a column
@@ -26,10 +26,10 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def summary(view: StiffnessView) -> RenderableType:
     """Return the total and what it says, for `rich` to print."""
-    lines: list[RenderableType] = [
-        Text(clean(view.title, longest=120), style="bold"),
-        _text(headline(view)),
-    ]
+    title = Text(clean(view.title, longest=120), style="bold")
+    if finite(view.accuracy) is not None:
+        title.append(f", accuracy {percent(view.accuracy)}", style="not bold")
+    lines: list[RenderableType] = [title, _text(headline(view))]
     for sentence in findings(view):
         bullet = Table.grid(padding=(0, 1))
         bullet.add_row(Text("•", style="cyan"), _text(sentence))
