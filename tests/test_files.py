@@ -5,7 +5,7 @@ import os
 import pytest
 
 from stiffnet.errors import StorageError
-from stiffnet.files import atomic_write
+from stiffnet.files import atomic_write, atomic_write_all, check_writable
 
 
 def test_what_was_written_can_be_read_and_nothing_else_is_left(tmp_path):
@@ -57,3 +57,23 @@ def test_a_folder_in_the_way_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="could not be written"):
         atomic_write(tmp_path / "file" / "a", "x")
+
+
+def test_of_several_files_all_are_written_or_none(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="Choose another place"):
+        atomic_write_all({tmp_path / "a": "1", tmp_path / "file" / "b": "2"})
+    assert os.listdir(tmp_path) == ["file"]
+    assert [p.name for p in atomic_write_all({tmp_path / "a": "1", tmp_path / "b": "2"})] == [
+        "a",
+        "b",
+    ]
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "file"]
+
+
+def test_a_place_can_be_tried_without_a_trace(tmp_path):
+    check_writable(tmp_path / "not" / "yet")
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="file could not be written"):
+        check_writable(tmp_path / "file")
+    assert os.listdir(tmp_path) == ["file"]

@@ -1,6 +1,7 @@
 """`measure`: the numbers, whatever the batches, and one sentence for whatever is wrong."""
 
 import copy
+import datetime
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import stiffnet
 from reference import stiffness as reference
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.measure import measure
+from stiffnet.report.stiffness import StiffnessReport
 from tolerances import RTOL
 from trajectory.networks import Encoder, known_rates
 
@@ -155,6 +157,11 @@ BAD_BATCHES = {
     "no batch": ([], StepError, "gave no batch"),
     "a wrong device": ([images(2).to("meta")], DataError, "lies on meta and the model on cpu"),
     "text": (["cat.png"], DataError, "A batch is a str"),
+    "a number": ([3], DataError, "A batch is a int"),
+    "no axis": ([torch.tensor(1.0)], DataError, "A batch is a Tensor"),
+    "labels that are no numbers": ([(images(2), ["a", "b"])], DataError, "labels of 2 samples"),
+    "labels with fractions": ([(images(2), torch.tensor([0.5, 1]))], DataError, "torch.float32"),
+    "too few labels": ([(images(2), torch.tensor([1]))], DataError, r"shape \(1,\)"),
     "three parts": ([[images(2)] * 3], DataError, "list of 3 parts"),
     "a label too large": ([(images(2), torch.tensor([0, 3]))], DataError, "Sample 1 has label 3"),
     "a negative label": ([(images(2), torch.tensor([-1, 0]))], DataError, "Sample 0 has label -1"),
@@ -163,7 +170,7 @@ BAD_BATCHES = {
         DataError,
         "Some batches",
     ),
-    "labels of another shape": ([(images(2), torch.rand(2, 3))], DataError, "labels have shape"),
+    "labels of another shape": ([(images(2), torch.rand(2, 3))], DataError, "labels of 2 samples"),
     "a wrong shape": ([torch.rand(2, 5).double()], StepError, r"inputs of shape \(2, 5\)"),
 }
 
@@ -175,9 +182,58 @@ def test_a_bad_batch_gets_one_sentence(batches, error, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_limit_of_nothing_is_refused():
-    with pytest.raises(DataError, match="limit of 0"):
-        measure(known_rates(*RATES), [images(2)], limit=0)
+@pytest.mark.parametrize("options", [{"limit": 0}, {"keep": -1}])
+def test_limits_that_make_no_sense_are_refused(options):
+    with pytest.raises(DataError, match="or more"):
+        measure(known_rates(*RATES), [images(2)], **options)
+
+
+def test_labels_may_be_a_list_or_an_array():
+    for labels in ([0, 1, 2], np.array([0, 1, 2])):
+        report = measure(classifier(*RATES), [(images(3), labels)])
+        assert report.kept.label.tolist() == [0, 1, 2]
+
+
+def test_a_network_that_mixes_its_samples_is_refused():
+    class Doubling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = known_rates(*RATES)
+
+        def forward(self, x):
+            return self.blocks(x.expand(2, -1) if len(x) == 1 else x)
+
+    with pytest.raises(StepError, match="A batch of 1 samples has states of 2"):
+        measure(Doubling(), [images(4), images(1)])
+
+
+def _rank(rank, folder):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2,
+        timeout=datetime.timedelta(seconds=60),
+    )  # fmt: skip
+    x, y = images(10), torch.arange(10) % 3
+    shares = {"uneven": (7, 10), "empty": (10, 10)}
+    for name, (first, last) in shares.items():
+        mine = slice(0, first) if rank == 0 else slice(first, last)
+        batches = zip(x[mine].split(3), y[mine].split(3), strict=True)
+        measure(classifier(*RATES), batches).save(f"{folder}/{name}{rank}.json")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_ranks_give_the_report_of_one(tmp_path):
+    """Uneven shares, and one rank without any."""
+    x, y = images(10), torch.arange(10) % 3
+    alone = measure(classifier(*RATES), [(x, y)])
+    torch.multiprocessing.spawn(_rank, (str(tmp_path),), nprocs=2)
+    for name in ("uneven0", "uneven1", "empty0", "empty1"):
+        report = StiffnessReport.load(tmp_path / f"{name}.json")
+        assert report.samples == 10
+        assert report.tns == pytest.approx(alone.tns, rel=RTOL["merge"])
+        assert report.accuracy == alone.accuracy
+        np.testing.assert_array_equal(report.kept.number, np.arange(10))
+        np.testing.assert_allclose(report.nsi, alone.nsi, rtol=RTOL["merge"])
+        np.testing.assert_array_equal(report.kept.label, alone.kept.label)
 
 
 def test_every_number_says_what_made_it():

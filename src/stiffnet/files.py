@@ -1,48 +1,84 @@
 """Writing files so that a crash leaves the old one or the new one, never half of one."""
 
 import contextlib
+import errno
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from stiffnet.errors import StorageError
 
 
 def atomic_write(path: str | os.PathLike[str], content: bytes | str) -> Path:
-    """Write `content` to `path`, making its folder if it is not there.
+    """Write `content` to `path`, making its folder if it is not there; see `atomic_write_all`."""
+    return atomic_write_all({path: content})[0]
 
-    The content goes to a temporary file in the same folder, is flushed to the disk and renamed;
-    then the folder is flushed too. Until the rename the old file is untouched.
+
+def atomic_write_all(files: Mapping[str | os.PathLike[str], bytes | str]) -> list[Path]:
+    """Write several files, or none of them.
+
+    Each content goes to a temporary file in the folder of its target and is flushed to the disk.
+    Only when all are there are they renamed, and the folders flushed. Until then the old files are
+    untouched.
 
     Raises:
-        StorageError: If anything on the way fails; the temporary file is gone then.
+        StorageError: If anything on the way fails; the temporary files are gone then.
     """
-    target = Path(path)
-    data = content.encode() if isinstance(content, str) else content
-    temporary: str | None = None
+    waiting: dict[Path, str] = {}
+    target = Path()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"
-        )
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-        temporary = None
-        _sync_folder(target.parent)
+        for path, content in files.items():
+            target = Path(path)
+            _write_beside(target, content, waiting)
+        for target, temporary in waiting.items():
+            os.replace(temporary, target)
+        for folder in dict.fromkeys(path.parent for path in waiting):
+            _sync_folder(folder)
     except OSError as error:
         raise StorageError(
-            f"{target} could not be written: {error.strerror or error}. "
-            "Free some space or choose another folder; the file that was there is untouched."
+            f"{target} could not be written: {error.strerror or error}. {_advice(error)}"
         ) from error
     finally:
-        if temporary is not None:
+        for temporary in waiting.values():
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-    return target
+    return list(waiting)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """See that a folder can be written to, or made, before long work that ends there.
+
+    Raises:
+        StorageError: If it cannot; nothing is made in either case.
+    """
+    folder = Path(path).absolute()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be written: {error.strerror or error}. {_advice(error)}"
+        ) from error
+
+
+def _advice(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some space; files that were there are untouched."
+    return "Choose another place, or make this one a folder that you may write to."
+
+
+def _write_beside(target: Path, content: bytes | str, waiting: dict[Path, str]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    waiting[target] = name
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(name, 0o666 & ~_umask())
 
 
 def _umask() -> int:

@@ -1,13 +1,14 @@
 """A model and a loader in, a `StiffnessReport` out."""
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,8 +16,9 @@ from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.report.stiffness import Samples, StiffnessReport
 from stiffnet.stiffness.index import index_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
+from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.record import Trajectory, record
-from stiffnet.trajectory.steps import Step, as_arguments, steps as find_steps
+from stiffnet.trajectory.steps import Step, as_arguments, resized, samples_in, steps as find_steps
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 KEEP = 10_000
@@ -35,11 +37,15 @@ def measure(
 ) -> StiffnessReport:
     """Measure how stiff every residual step of a network is.
 
+    Under `torch.distributed` each rank measures its own loader, and all get the same report, over
+    the samples of all of them.
+
     Args:
         model: Any residual network. It is run in evaluation mode, without gradients, and left as
             it was.
         loader: Batches: images, or (images, labels), or keyword arguments of the model as a
-            dictionary (a key ``labels`` is taken out). Batches on the CPU are moved to the model.
+            dictionary (a key ``labels`` is taken out). The first axis counts the samples.
+            Batches on the CPU are moved to the model.
         limit: Stop after this many samples; None takes all.
         keep: For how many samples to keep single values (8 bytes a step each). Of more, a fixed
             pseudo-random choice is kept; the statistics are over all of them in any case.
@@ -62,28 +68,35 @@ def measure(
         >>> report.samples, len(report.to_frame())
         (2, 8)
     """
+    for name, value, least in (("limit", limit, 1), ("keep", keep, 0)):
+        if value is not None and value < least:
+            raise DataError(f"`{name}` is {value}. Give {least} or more.")
     network = unwrap(model)
     seen = _Seen(keep)
     run: _Run | None = None
     with plain_run(network):
-        for batch in _limited(loader, limit):
-            inputs, labels = _split(batch)
+        for inputs, labels in _limited(loader, limit):
             inputs = _on_device(inputs, network)
             if run is None:
                 run = _Run(network, find_steps(network, inputs))
             nsi, increment, output = run(inputs, seen.samples)
+            outcome = _outcome(output, labels, seen.samples, judge=judge)
             run.metric.update(nsi, increment)
-            seen.add(nsi.cpu(), *_outcome(output, labels, seen.samples, judge=judge))
+            seen.add(nsi.cpu(), *outcome)
             on_batch(len(nsi))
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        steps, seen = _gathered(run.steps if run else None, seen)
+        run = run or (_Run(network, steps) if steps else None)
     if run is None:
         raise StepError("The loader gave no batch, so nothing was measured. Give it some images.")
+    told = {key: str(value) for key, value in (facts or {}).items()}
     return StiffnessReport(
         steps=tuple(run.steps),
         summary=run.metric.compute(),
         kept=seen.kept(),
         accuracy=seen.accuracy,
         classes=tuple(classes),
-        facts={"model": type(network).__name__, **(facts or {}), **provenance(network)},
+        facts={"model": type(network).__name__, **told, **provenance(network)},
     )
 
 
@@ -118,6 +131,11 @@ class _Run:
         with record(self.model, self.steps) as recording:
             output = self.model(*args, **kwargs)
         trajectory = recording.trajectory
+        if len(trajectory) != samples_in(inputs):
+            raise StepError(
+                f"A batch of {samples_in(inputs)} samples has states of {len(trajectory)}. Give "
+                "batches whose first axis counts the samples, and a network that keeps them apart."
+            )
         nsi = _indices(trajectory, trajectory.rate_norms, before)
         return nsi, _indices(trajectory, trajectory.increment_norms, before), output
 
@@ -160,6 +178,9 @@ class _Seen:
             self.judged += len(correct)
         columns = {"nsi": nsi, "label": label, "loss": loss, "correct": correct}
         batch = {k: v.numpy() for k, v in columns.items() if v is not None} | {"number": number}
+        self._merge(batch)
+
+    def _merge(self, batch: dict[str, np.ndarray]) -> None:
         if self._rows and batch.keys() != self._rows.keys():
             raise DataError(
                 "Some batches have labels and some have none. Give all of them labels, or none."
@@ -171,6 +192,14 @@ class _Seen:
             chosen = np.sort(np.argsort(_hash(merged["number"]), kind="stable")[: self.keep])
             merged = {k: v[chosen] for k, v in merged.items()}
         self._rows = merged
+
+    def join(self, other: "_Seen") -> None:
+        """Append what another rank saw, numbered on from here."""
+        if other._rows:
+            self._merge({**other._rows, "number": other._rows["number"] + self.samples})
+        self.samples += other.samples
+        self.correct += other.correct
+        self.judged += other.judged
 
     @property
     def accuracy(self) -> float | None:
@@ -189,56 +218,66 @@ def _hash(number: np.ndarray) -> np.ndarray:
     return scrambled
 
 
-def _limited(loader: Iterable[Any], limit: int | None) -> Iterable[Any]:
-    """Batches until `limit` samples have come, the last one cut to fit."""
-    if limit is not None and limit < 1:
-        raise DataError(f"A limit of {limit} samples measures nothing. Give 1 or more, or none.")
+def _gathered(steps: list[Step] | None, seen: _Seen) -> tuple[list[Step] | None, _Seen]:
+    """What all ranks saw, one after the other; the steps are those of any rank that had data."""
+    everyone: list[tuple[list[Step] | None, _Seen]] = [(steps, seen)] * dist.get_world_size()
+    dist.all_gather_object(everyone, (steps, seen))
+    total = _Seen(seen.keep)
+    for _, part in everyone:
+        total.join(part)
+    return next((found for found, _ in everyone if found), None), total
+
+
+def _limited(loader: Iterable[Any], limit: int | None) -> Iterator[tuple[Any, Tensor | None]]:
+    """Inputs and labels until `limit` samples have come, the last batch cut to fit."""
     left = limit
     for batch in loader:
-        size = _size(batch)
+        inputs, labels = _split(batch)
+        size = samples_in(inputs)
+        if not size:
+            continue
         if left is not None and size > left:
-            batch = _cut(batch, left)
-        yield batch
+            inputs = resized(inputs, left)
+            labels = labels if labels is None else labels[:left]
+            size = left
+        yield inputs, labels
         if left is not None:
-            left -= min(size, left)
+            left -= size
             if not left:
                 return
 
 
-def _size(batch: Any) -> int:
-    if isinstance(batch, Tensor):
-        return len(batch)
-    values = batch.values() if isinstance(batch, dict) else batch
-    return next((len(v) for v in values if isinstance(v, Tensor) and v.ndim), 0)
-
-
-def _cut(batch: Any, size: int) -> Any:
-    if isinstance(batch, Tensor):
-        return batch[:size] if batch.ndim else batch
-    if isinstance(batch, dict):
-        return {key: _cut(value, size) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return [_cut(value, size) for value in batch]
-    return batch
-
-
 def _split(batch: Any) -> tuple[Any, Tensor | None]:
-    if isinstance(batch, dict):
-        inputs = {key: value for key, value in batch.items() if key != "labels"}
-        return inputs, batch.get("labels")
-    if isinstance(batch, (list, tuple)):
-        if len(batch) not in (1, 2) or not all(isinstance(part, Tensor) for part in batch):
-            raise DataError(
-                f"A batch is a {type(batch).__name__} of {len(batch)} parts. Give images, a pair "
-                "(images, labels), or a dictionary of the model's arguments."
-            )
-        return batch[0], batch[1] if len(batch) == 2 else None
-    if not isinstance(batch, Tensor):
+    if isinstance(batch, Mapping):
+        inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
+        labels = batch.get("labels")
+    elif isinstance(batch, list | tuple) and len(batch) in (1, 2):
+        inputs, labels = batch[0], batch[1] if len(batch) == 2 else None
+    else:
+        inputs, labels = batch, None
+    if isinstance(inputs, list | tuple) or not any(t.ndim for t in tensors_in(inputs)):
+        parts = f" of {len(batch)} parts" if isinstance(batch, list | tuple) else ""
         raise DataError(
-            f"A batch is a {type(batch).__name__}. Give images, a pair (images, labels), or a "
-            "dictionary of the model's arguments."
+            f"A batch is a {type(batch).__name__}{parts}, without samples that can be told apart. "
+            "Give images, a pair (images, labels), or a dictionary of the model's arguments."
         )
-    return batch, None
+    return inputs, _as_labels(labels, samples_in(inputs))
+
+
+def _as_labels(labels: Any, samples: int) -> Tensor | None:
+    """Labels as one class number a sample, from a tensor, an array or a list."""
+    if labels is None:
+        return None
+    try:
+        given = torch.as_tensor(labels).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        given = torch.empty(0)
+    if given.is_floating_point() or given.is_complex() or given.shape != (samples,):
+        raise DataError(
+            f"The labels of {samples} samples are {given.dtype} of shape {tuple(given.shape)}. "
+            "Give one whole class number for each sample, or no labels."
+        )
+    return given.long()
 
 
 def _on_device(inputs: Any, model: nn.Module) -> Any:
@@ -246,7 +285,7 @@ def _on_device(inputs: Any, model: nn.Module) -> Any:
     parameter = next(model.parameters(), None)
     if parameter is None:
         return inputs
-    if isinstance(inputs, dict):
+    if isinstance(inputs, Mapping):
         return {key: _on_device(value, model) for key, value in inputs.items()}
     if not isinstance(inputs, Tensor) or inputs.device == parameter.device:
         return inputs
@@ -265,37 +304,42 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
     """Label, loss and correctness of each sample, as far as they exist."""
     if labels is None:
         return None, None, None
-    labels = labels.detach().cpu()
-    if not judge:
-        return labels.long(), None, None
-    logits = _logits(output)
-    if logits is None or labels.ndim != 1:
+    if bool((labels < 0).any()):
+        where = int((labels < 0).nonzero()[0])
         raise DataError(
-            f"The labels have shape {tuple(labels.shape)}, and the network gives no row of logits "
-            "for each. Leave the labels out, or measure a classifier."
+            f"Sample {before + where} has label {int(labels[where])}. Classes are numbered from 0; "
+            "leave such samples out."
+        )
+    if not judge:
+        return labels, None, None
+    logits = _logits(output)
+    if logits is None or len(logits) != len(labels):
+        raise DataError(
+            "There are labels, and the network gives no row of logits for each sample. Leave the "
+            "labels out, or measure a classifier."
         )
     logits = logits.detach().double().cpu()
-    outside = (labels < 0) | (labels >= logits.shape[1])
+    outside = labels >= logits.shape[1]
     if bool(outside.any()):
         where = int(outside.nonzero()[0])
         raise DataError(
             f"Sample {before + where} has label {int(labels[where])}, and the network knows "
             f"classes 0 to {logits.shape[1] - 1}. Give a network with as many classes as the data."
         )
-    loss = F.cross_entropy(logits, labels.long(), reduction="none")
+    loss = F.cross_entropy(logits, labels, reduction="none")
     if not bool(torch.isfinite(loss).all()):
         where = before + int((~torch.isfinite(loss)).nonzero()[0])
         raise NonFiniteError(
             f"The network's output for sample {where} is NaN or infinite. Check the weights and "
             "this input."
         )
-    return labels.long(), loss, logits.argmax(dim=1) == labels
+    return labels, loss, logits.argmax(dim=1) == labels
 
 
 def _logits(output: Any) -> Tensor | None:
     if isinstance(output, (list, tuple)) and output:
         output = output[0]
     output = getattr(output, "logits", output)
-    if isinstance(output, dict):
+    if isinstance(output, Mapping):
         output = output.get("logits", output.get("out"))
     return output if isinstance(output, Tensor) and output.ndim == 2 else None

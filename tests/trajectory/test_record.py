@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import threading
 import weakref
 
 import pytest
@@ -40,7 +41,7 @@ def test_known_rates_come_out_whatever_the_step_size(step_size):
     )
 
 
-def test_alpha_of_torch_add_belongs_to_the_rate():
+def test_alpha_of_torch_add_is_a_step_size():
     class Half(nn.Module):
         def __init__(self):
             super().__init__()
@@ -52,12 +53,10 @@ def test_alpha_of_torch_add_belongs_to_the_rate():
     model = Half()
     with record(model) as recording:
         model(X)
-    torch.testing.assert_close(
-        indices(recording.trajectory),
-        torch.full((4, 1), 1.5).double(),
-        rtol=RTOL["float64"],
-        atol=0,
-    )
+    expected = torch.full((4, 1), 3.0).double()
+    trajectory = recording.trajectory
+    torch.testing.assert_close(indices(trajectory), expected, rtol=RTOL["float64"], atol=0)
+    torch.testing.assert_close(trajectory.step_sizes, expected / 6, rtol=RTOL["float64"], atol=0)
 
 
 NETWORKS = {
@@ -258,6 +257,104 @@ def test_a_fabric_model_is_recorded():
     with record(wrapped) as recording:
         wrapped(X)
     assert recording.trajectory.rate_norms.shape == (4, 2)
+
+
+class Noisy(nn.Module):
+    """A block whose own code adds once more in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.f = known_rates(3.0)[0].rate
+
+    def forward(self, x):
+        if self.training:
+            x = x + 1e-3
+        return x + self.f(x)
+
+
+def test_code_that_adds_more_often_in_training_is_not_misread():
+    model = Noisy().train()
+    with record(model), pytest.raises(StepError, match=r"Call `\.eval\(\)`"):
+        model(X)
+
+
+def test_a_squeezed_batch_of_one_is_not_taken_for_many_samples():
+    class Squeezing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = known_rates(1.0)[0]
+
+        def forward(self, x):
+            return self.block(x.squeeze())
+
+    model = Squeezing()
+    with record(model, steps(model, X)), pytest.raises(StepError, match="squeezes a batch of one"):
+        model(X[:1])
+
+
+def test_positional_and_keyword_arguments_come_together():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = known_rates(3.0)[0].rate
+
+        def forward(self, x, *, scale):
+            return x + self.f(x) * scale
+
+    model = Scaled()
+    with record(model) as recording:
+        model(X, scale=0.5)
+    assert recording.trajectory.rate_norms.shape == (4, 1)
+
+
+def test_an_interrupted_pass_leaves_no_old_trajectory():
+    class Interrupts(nn.Module):
+        on = False
+
+        def forward(self, x):
+            if self.on:
+                raise KeyboardInterrupt
+            return x
+
+    model = nn.Sequential(*known_rates(1.0), Interrupts())
+    with record(model, steps(model, X)) as recording:
+        model(X)
+        model[1].on = True
+        with pytest.raises(KeyboardInterrupt):
+            model(X)
+        with pytest.raises(StepError, match="No forward pass has finished"):
+            _ = recording.trajectory
+        model[1].on = False
+        model(X[:2])
+        assert len(recording.trajectory) == 2
+
+
+def test_other_threads_may_run_the_same_model():
+    model = known_rates(1.0, 2.0)
+    found = steps(model, X)
+    problems = []
+
+    def serve():
+        try:
+            for _ in range(50):
+                model(X)
+        except Exception as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=serve)
+    with record(model, found) as recording:
+        thread.start()
+        for _ in range(50):
+            model(X)
+        thread.join()
+        assert len(recording.trajectory) == 4
+    assert problems == []
+
+
+def test_nothing_of_the_process_is_touched_where_nothing_is_compiled():
+    model = known_rates(1.0)
+    with record(model):
+        assert torch._dynamo.eval_frame._stance.stance == "default"
 
 
 def test_before_any_pass_there_is_no_trajectory():

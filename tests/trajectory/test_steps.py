@@ -1,6 +1,7 @@
 """What is a step, and what is none."""
 
 import copy
+import dataclasses
 
 import pytest
 import timm
@@ -62,6 +63,8 @@ STEPS = {
     "the state on the right": lambda m, x: m.a(x).relu() + x,
     "in place": lambda m, x: m.a(x).relu().add_(x),
     "torch.add": lambda m, x: torch.add(x, m.a(x).relu()),
+    "torch.add with keywords": lambda m, x: torch.add(x, other=m.a(x).relu()),
+    "a subtraction": lambda m, x: x - m.a(x).relu(),
     "functional layers": lambda m, x: x + F.linear(x, m.a.weight).relu(),
     "after a norm": lambda m, x: m.norm(x + m.a(x).relu()),
     "a linear rate": lambda m, x: x + m.a(x),
@@ -81,6 +84,8 @@ def test_this_is_one_step(rule):
 
 
 NO_STEPS = {
+    "the state subtracted": lambda m, x: m.a(x).relu() - x,
+    "whole numbers": lambda m, x: x.int() + m.a(x).int(),
     "a chain": lambda m, x: m.b(m.a(x).relu()),
     "a bias": lambda m, x: m.a(x).relu() + m.scale.expand(len(x), -1),
     "parallel linear branches": lambda m, x: m.a(x) + m.b(x) + m.c(x),
@@ -115,7 +120,91 @@ def test_a_gate_before_the_addition_is_named():
     assert steps(timm.create_model("seresnet18", num_classes=2), IMAGE)[0].gates == ("layer1.0.se",)
     assert found(lambda m, x: x + 0.5 * m.a(x).relu())[0].gates == ("",)
     assert found(lambda m, x: x + m.a(x).relu() * m.scale)[0].gates == ("",)
+    assert found(lambda m, x: x + m.a(x).relu() / 4)[0].gates == ("",)
     assert found(lambda m, x: x + m.a(x).relu())[0].gates == ()
+
+
+class Add(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+def test_an_addition_module_is_a_step_of_the_code_that_calls_it():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.add = nn.Linear(8, 8), Add()
+
+        def forward(self, x):
+            return self.add(x, self.a(x).relu())
+
+    result = steps(nn.Sequential(Block(), Block()), X)
+    assert [(s.name, s.branch) for s in result] == [("0.add", ("0.a",)), ("1.add", ("1.a",))]
+
+
+@dataclasses.dataclass
+class Output:
+    state: torch.Tensor
+
+
+def test_values_are_followed_through_dataclasses():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(8, 8)
+
+        def forward(self, given):
+            return Output(given.state + self.a(given.state).relu())
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList([Block(), Block()])
+
+        def forward(self, x):
+            value = Output(x)
+            for block in self.blocks:
+                value = block(value)
+            return value.state
+
+    assert [s.name for s in steps(Model(), X)] == ["blocks.0", "blocks.1"]
+
+
+def test_arguments_that_are_no_samples_are_left_alone():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x, mask):
+            return x + self.attention(x, x, x, attn_mask=mask)[0]
+
+    [step] = steps(Masked(), {"x": torch.rand(2, 5, 8), "mask": torch.zeros(5, 5)})
+    assert step.shape == (5, 8)
+
+
+def test_a_buffer_that_the_forward_pass_changes_gets_its_value_back():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(8, 8)
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x):
+            self.count += 1
+            return x + self.a(x).relu()
+
+    model = Counting()
+    steps(model, X)
+    assert model.count == 0
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.*:DeprecationWarning", "ignore:.*torch.jit.*:FutureWarning"
+)
+def test_a_network_that_is_torchscript_as_a_whole_is_refused_for_that_reason():
+    with pytest.raises(StepError, match="TorchScript as a whole"):
+        steps(torch.jit.script(Residual(8)), X)
 
 
 @pytest.mark.parametrize("name", ["repvgg_a0", "mobileone_s0"])

@@ -14,7 +14,9 @@ SIZE = 16  # pixels; the digits have 8
 
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="For what it writes.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Of the weights and the order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Of the weights and the order.")
+    ] = 0,
 ) -> None:
     """Train a small residual network on digits, measure it before and after, write a page."""
     import torch
@@ -22,12 +24,14 @@ def demo(
 
     from stiffnet.data.digits import digits
     from stiffnet.data.images import Preparation
+    from stiffnet.files import atomic_write_all, check_writable
     from stiffnet.measure import measure
     from stiffnet.network.folder import write_folder
     from stiffnet.network.load import create_model
-    from stiffnet.report.stiffness import StiffnessReport, write_page
+    from stiffnet.report.stiffness import StiffnessReport, page
     from stiffnet.train.loop import fit
 
+    check_writable(out)
     train, test = digits("train"), digits("test")
     preparation = Preparation((1, SIZE, SIZE), mean=(0.3,), std=(0.38,))
     options = {"num_classes": len(train.classes), "in_chans": 1}
@@ -58,8 +62,6 @@ def demo(
             pass
     after = look(f"trained for {EPOCHS} epochs")
 
-    for name, report in (("before", before), ("after", after)):
-        report.save(out / f"{name}.json")
     write_folder(
         out / "trained",
         model,
@@ -69,19 +71,20 @@ def demo(
         preparation=preparation,
         made_by={"command": "stiffnet demo", "epochs": EPOCHS, "seed": seed},
     )
-    page = write_page(
-        out / "report.html",
+    shown = page(
         [before, after],
         titles=["before training", "after training"],
         heading=f"{MODEL} on digits, before and after training",
     )
+    made = {"before.json": before.to_json(), "after.json": after.to_json(), "report.html": shown}
+    atomic_write_all({out / name: content for name, content in made.items()})
     console = Console()
     console.print(after)
     console.print(
         f"TNS went from {before.tns:.3f} to {after.tns:.3f}, "
         f"accuracy from {before.accuracy:.1%} to {after.accuracy:.1%}.\n"
         f"Measure it again: stiffnet measure {out / 'trained'} --data digits\n"
-        f"The report: {page}",
+        f"The report: {out / 'report.html'}",
         markup=False,
         highlight=False,
         soft_wrap=True,

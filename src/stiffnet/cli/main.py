@@ -1,5 +1,6 @@
 """The command ``stiffnet``: one file per command, torch imported only inside one."""
 
+import io
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import typer
 from stiffnet.cli.demo import demo
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
-from stiffnet.errors import StiffnetError
+from stiffnet.errors import StiffnetError, StorageError
 
 app = typer.Typer(
     name="stiffnet",
@@ -46,11 +47,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may not know every sign
+            stream.reconfigure(errors="replace")
     try:
         app(args=argv, prog_name="stiffnet")
+        sys.stdout.flush()
     except StiffnetError as error:
         print(f"stiffnet: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        print(f"stiffnet: {error.strerror or error}.", file=sys.stderr)
+        return StorageError.exit_code
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     return 0

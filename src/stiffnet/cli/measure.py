@@ -44,11 +44,14 @@ def measure(
         int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
     ] = 64,
     num_classes: Annotated[
-        int, typer.Option(min=0, help="Outputs of the network; 0 means as it or the data have.")
+        int,
+        typer.Option(
+            min=0, max=1_000_000, help="Outputs of the network; 0 means as it or the data have."
+        ),
     ] = 0,
     device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of random weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of random weights.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="For report.json and report.html [stiffness/MODEL]."),
@@ -58,8 +61,12 @@ def measure(
     from rich.console import Console
 
     from stiffnet.data import open_data
+    from stiffnet.files import atomic_write_all, check_writable
     from stiffnet.measure import measure as run
+    from stiffnet.report.stiffness import page
 
+    folder = out or Path("stiffness") / re.sub(r"[^\w.-]+", "_", Path(model).name)
+    check_writable(folder)
     images = open_data(data)
     loaded = _open(model, weights, num_classes, images, seed)
     where = _device(device)
@@ -83,10 +90,10 @@ def measure(
             facts=facts,
             on_batch=advance,
         )
-    folder = out or Path("stiffness") / re.sub(r"[^\w.-]+", "_", loaded.name)
-    written = report.save(folder / "report.json"), report.html(folder / "report.html")
     console = Console()
     console.print(report)
+    made = {"report.json": report.to_json(), "report.html": page([report])}
+    written = atomic_write_all({folder / name: content for name, content in made.items()})
     console.print(f"Written: {written[0]} and {written[1]}", markup=False, highlight=False)
 
 

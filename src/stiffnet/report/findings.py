@@ -80,12 +80,23 @@ def most_counted(view: StiffnessView) -> int:
     return int(counted.value_counts().max()) if len(counted) else 0
 
 
+def _all_zero(view: StiffnessView) -> bool:
+    return bool((view.steps["nsi_mean"].to_numpy(dtype=float) == 0).all())
+
+
 def headline(view: StiffnessView) -> Sentence:
     """Return TNS with its standard error, in plain words."""
     if finite(view.tns) is None or not view.steps["counted"].any():
         return (
             "No step of this network is counted, so it has no total neural stiffness (TNS). "
             "The indices of its steps are below.",
+        )
+    if _all_zero(view):
+        return (
+            "Every branch is ",
+            Strong("zero"),
+            ", so no step moves the state: many networks start like this, with a last norm of "
+            "weight zero. Give trained weights to see something.",
         )
     if most_counted(view) == 1:
         return (
@@ -105,6 +116,8 @@ def headline(view: StiffnessView) -> Sentence:
 
 def findings(view: StiffnessView) -> list[Sentence]:
     """Return three or four sentences on where the stiffness sits."""
+    if _all_zero(view):
+        return []
     candidates = (_stiffest(view), _barely(view), _peaks(view), _concentration(view))
     return [sentence for sentence in candidates if sentence]
 

@@ -1,6 +1,7 @@
 """The result of measuring a network: statistics of every step, kept, shown and saved."""
 
 import base64
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -235,7 +236,7 @@ class StiffnessReport:
 
     def html(self, path: str | os.PathLike[str], *, heading: str = "") -> Path:
         """Write one self-contained page that opens offline."""
-        return write_page(path, [self], heading=heading)
+        return atomic_write(path, page([self], heading=heading))
 
     def __rich__(self) -> RenderableType:
         """Return the table that a terminal shows."""
@@ -243,10 +244,14 @@ class StiffnessReport:
         return Group(terminal_summary(view), steps_table(view))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to one JSON file; `load` gives an equal report back.
+        """Write everything to one JSON file; `load` gives an equal report back."""
+        return atomic_write(path, self.to_json())
 
-        Arrays of single samples are base64 of little-endian numbers, so that the file stays small
-        and nothing is rounded. There is no NaN in it.
+    def to_json(self) -> str:
+        """Everything, as text.
+
+        Arrays of single samples are base64 of little-endian numbers, so that the text stays small
+        and nothing is rounded. There is no NaN in it, and a checksum guards the rest.
         """
         content = {
             "format": FORMAT,
@@ -257,7 +262,8 @@ class StiffnessReport:
             "summary": {k: _plain(v) for k, v in self.summary._asdict().items()},
             "kept": {k: _packed(v) for k, v in vars(self.kept).items() if v is not None},
         }
-        return atomic_write(path, json.dumps(content, allow_nan=False, indent=1) + "\n")
+        sealed = {**content, "sha256": _checksum(content)}
+        return json.dumps(sealed, allow_nan=False, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StiffnessReport":
@@ -276,8 +282,8 @@ class StiffnessReport:
         except UnicodeDecodeError as error:
             raise _damaged(path) from error
         try:
-            content = json.loads(text)
-            if content["format"] != FORMAT:
+            content = json.loads(text, parse_constant=_refuse)
+            if content["format"] != FORMAT or content.pop("sha256") != _checksum(content):
                 raise _damaged(path)
             return cls(
                 steps=tuple(_step(row) for row in content["steps"]),
@@ -287,7 +293,7 @@ class StiffnessReport:
                 classes=tuple(content["classes"]),
                 facts=content["facts"],
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise _damaged(path) from error
 
     @property
@@ -339,18 +345,23 @@ class StiffnessReport:
         return f"{name} ({word}{verdict})"
 
 
-def write_page(
-    path: str | os.PathLike[str],
-    reports: Sequence[StiffnessReport],
-    *,
-    titles: Sequence[str] = (),
-    heading: str = "",
-) -> Path:
-    """Write one page that shows one or several reports side by side."""
+def page(
+    reports: Sequence[StiffnessReport], *, titles: Sequence[str] = (), heading: str = ""
+) -> str:
+    """One HTML page that shows one report, or several side by side."""
     names = list(titles) or [""] * len(reports)
     views = [report.view(title) for report, title in zip(reports, names, strict=True)]
     heading = heading or " and ".join(dict.fromkeys(view.title for view in views))
-    return atomic_write(path, stiffness_page(views, heading=heading))
+    return stiffness_page(views, heading=heading)
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, allow_nan=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _plain(value: Any) -> Any:

@@ -7,10 +7,11 @@ functions, and results of the modules that it called. Those have frames of their
 """
 
 import itertools
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -20,7 +21,9 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
-KINDS = {"add": "add", "add_": "add", "mul": "mul", "mul_": "mul"}
+ADDITIONS = frozenset(("add", "add_", "sub", "sub_"))
+SCALINGS = frozenset(("mul", "mul_", "div", "div_", "true_divide"))
+KINDS = dict.fromkeys(ADDITIONS, "add") | dict.fromkeys(SCALINGS, "mul")
 """Functions whose calls are numbered, module by module: what `Site`s refer to."""
 
 SAME_VALUES = frozenset((
@@ -58,6 +61,7 @@ class Node:
     time: int  # order over the whole pass
     op: str  # "argument", "call", or a function's name
     shape: tuple[int, ...]
+    floating: bool = True
     inputs: tuple["Node", ...] = ()
     operands: tuple["Node | None", ...] = ()  # of an addition or product; None for a constant
     number: int = -1  # which addition or product of this module's own code in this pass
@@ -90,14 +94,16 @@ class Frame:
     result_shapes: list[tuple[int, ...]] = field(default_factory=list)
     _values: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
 
-    def new(self, op: str, shape: tuple[int, ...], **details: Any) -> Node:
-        """Append a node."""
-        node = Node(self, len(self.nodes), next(self.clock), op, shape, **details)
+    def new(self, op: str, tensor: Tensor, **details: Any) -> Node:
+        """Append a node; it names `tensor`, which is kept alive so that its id stays its own."""
+        shape, floating = tuple(tensor.shape), tensor.is_floating_point()
+        node = Node(self, len(self.nodes), next(self.clock), op, shape, floating, **details)
         self.nodes.append(node)
+        self.name(tensor, node)
         return node
 
     def name(self, tensor: Tensor, node: Node) -> None:
-        """Say which node `tensor` is from now on (it is kept alive, so its id stays its own)."""
+        """Say which node `tensor` is from now on."""
         self._values[id(tensor)] = (tensor, node)
 
     def find(self, tensor: Tensor) -> Node | None:
@@ -107,9 +113,7 @@ class Frame:
         outer = self.parent.find(tensor) if self.parent else None
         if outer is None:
             return None
-        node = self.new("argument", tuple(tensor.shape), outer=outer)
-        self.name(tensor, node)
-        return node
+        return self.new("argument", tensor, outer=outer)
 
     def close(self) -> None:
         """Let the tensors go; the graph stays."""
@@ -117,15 +121,22 @@ class Frame:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in nested lists, tuples, dictionaries and Hugging Face outputs."""
+    """Every tensor in nested sequences, mappings (Hugging Face outputs too) and dataclasses."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, list | tuple):
         for item in value:
             yield from tensors_in(item)
-    elif isinstance(value, dict):
+    elif isinstance(value, Mapping):
         for item in value.values():
             yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from tensors_in(vars(value))
+
+
+def operands_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The two operands of an addition or product, however they were passed."""
+    return (*args, *(kwargs[name] for name in ("input", "other") if name in kwargs))[:2]
 
 
 class ModuleStack(AbstractContextManager["ModuleStack"]):
@@ -138,6 +149,7 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
     def __init__(self, model: nn.Module) -> None:
         self.paths = {module: name for name, module in model.named_modules()}
         self.model = model
+        self._thread = threading.get_ident()  # the hooks run in every thread; this one counts
 
     def __enter__(self) -> Self:
         self._handles = (
@@ -151,11 +163,11 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
             handle.remove()
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if module in self.paths:
+        if module in self.paths and threading.get_ident() == self._thread:
             self.enter(self.paths[module], module, args)
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if module in self.paths:
+        if module in self.paths and threading.get_ident() == self._thread:
             self.leave(module, output)
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -172,6 +184,7 @@ class Watch(ModuleStack):
         super().__init__(model)
         self._inputs = inputs
         self.frames: list[Frame] = []  # in order of their ends
+        self.totals: dict[tuple[str, str], int] = {}  # how many of each kind a module's code has
         self._stack: list[Frame] = []
         self._clock = itertools.count()
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -193,7 +206,7 @@ class Watch(ModuleStack):
         self._stack.append(frame)
         for tensor in tensors_in(self._inputs if parent is None else args):
             if parent is None:
-                frame.name(tensor, frame.new("argument", tuple(tensor.shape)))
+                frame.new("argument", tensor)
             else:
                 frame.find(tensor)
 
@@ -211,20 +224,21 @@ class Watch(ModuleStack):
             if inner is not None and inner.op == "argument" and inner.outer is not None:
                 parent.name(tensor, inner.outer)  # handed through untouched
             else:
-                parent.name(tensor, self._result(parent, frame, inner, tensor))
+                self._call(parent, frame, inner, tensor)
         self.frames.append(frame)
         if parent is None:
-            self._counts.clear()
+            self.totals = dict(self._counts)
             for done in self.frames:
                 done.close()
 
     @staticmethod
-    def _result(parent: Frame, frame: Frame, inner: Node | None, tensor: Tensor) -> Node:
+    def _call(parent: Frame, frame: Frame, inner: Node | None, tensor: Tensor) -> None:
+        """Add the result of a module to the graph of the code that called it."""
         made_from = [n for n in frame.nodes if inner is None or inner.before >> n.index & 1]
         inputs = tuple(n.outer for n in made_from if n.op == "argument" and n.outer is not None)
-        return parent.new(
+        parent.new(
             "call",
-            tuple(tensor.shape),
+            tensor,
             inputs=inputs,
             inner=inner,
             called=frame,
@@ -250,21 +264,19 @@ class Watch(ModuleStack):
             result = args[0]
         operands: tuple[Node | None, ...] = ()
         if number >= 0:
-            operands = tuple(frame.find(a) if isinstance(a, Tensor) else None for a in args[:2])
+            values = operands_of(args, kwargs)
+            operands = tuple(frame.find(v) if isinstance(v, Tensor) else None for v in values)
         for tensor in tensors_in(result):
             same = name in SAME_VALUES and frame.find(tensor) in inputs
             if not same:
-                frame.name(
+                frame.new(
+                    name,
                     tensor,
-                    frame.new(
-                        name,
-                        tuple(tensor.shape),
-                        inputs=inputs,
-                        operands=operands,
-                        number=number,
-                        weight=0 if _is_linear(name, len(inputs)) else 1,
-                        sums=name in ("add", "add_", "sub", "sub_") and len(inputs) > 1,
-                    ),
+                    inputs=inputs,
+                    operands=operands,
+                    number=number,
+                    weight=0 if _is_linear(name, len(inputs)) else 1,
+                    sums=name in ADDITIONS and len(inputs) > 1,
                 )
 
 

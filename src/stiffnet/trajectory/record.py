@@ -12,9 +12,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
-from stiffnet.trajectory.graph import KINDS, ModuleStack, tensors_in
+from stiffnet.trajectory.graph import KINDS, ModuleStack, operands_of, tensors_in
 from stiffnet.trajectory.norms import sample_norms
-from stiffnet.trajectory.steps import Site, Step, steps as find_steps
+from stiffnet.trajectory.steps import Site, Step, steps_of_call
 from stiffnet.trajectory.wrappers import eagerly, unwrap
 
 
@@ -86,8 +86,14 @@ def record(model: nn.Module, steps: Sequence[Step] | None = None) -> Iterator[Re
         torch.Size([2, 8])
     """
     recording = Recording()
-    with eagerly(), _Recorder(unwrap(model), steps, recording):
+    with eagerly(model), _Recorder(unwrap(model), steps, recording):
         yield recording
+
+
+_OTHER_CODE = (
+    "The code of {!r} did not add and multiply as it did when its step was found, in evaluation "
+    "mode. Call `.eval()` on the model first."
+)
 
 
 class _Recorder(ModuleStack):
@@ -101,6 +107,7 @@ class _Recorder(ModuleStack):
         self._paths: list[str] = []
         self._counts: Counter[tuple[str, str]] = Counter()
         self._norms: dict[Site, Tensor] = {}
+        self._scales: dict[Site, float] = {}
         self._entered: dict[str, Tensor] = {}
         self._finding = False
         self._first: RemovableHandle | None = None
@@ -136,7 +143,7 @@ class _Recorder(ModuleStack):
             return
         self._finding = True
         try:
-            self._prepare(find_steps(model, args or kwargs))
+            self._prepare(steps_of_call(model, args, kwargs))
         finally:
             self._finding = False
         assert self._first is not None
@@ -146,9 +153,12 @@ class _Recorder(ModuleStack):
         """Follow which module's code runs; the root's beginning starts a pass."""
         if self._finding or not (self._paths or module is self.model):
             return
-        if not self._paths:
+        if module is self.model:  # also after a pass that an interrupt cut short
+            self._paths.clear()
             self._counts.clear()
             self._norms.clear()
+            self._scales.clear()
+            self._recording._newest = None
         self._paths.append(path)
         if self._steps is not None and path in self._blocks:
             self._entered[path] = next(tensors_in(args)).detach().clone()
@@ -171,31 +181,47 @@ class _Recorder(ModuleStack):
         key = (self._paths[-1], kind, self._counts[self._paths[-1], kind])
         self._counts[key[:2]] += 1
         for site in self._sites.get(key, ()):
-            norms = sample_norms(args[site.operand], axis=site.axis, fold=site.fold)
+            self._take(site, operands_of(args, kwargs)[site.operand])
             if site.operand == 1 and "alpha" in kwargs:  # torch.add(x, f, alpha=a) adds a·f
-                norms = norms * abs(kwargs["alpha"])
-            self._norms[site] = norms
+                self._scales[site] = abs(float(kwargs["alpha"]))
 
     def _meet_block(self, path: str, before: Tensor, after: Tensor) -> None:
         key = (path, "block", self._counts[path, "block"])
         self._counts[path, "block"] += 1
         for site in self._sites.get(key, ()):
-            value = before if site.operand == 0 else after.detach() - before
-            self._norms[site] = sample_norms(value, axis=site.axis, fold=site.fold)
+            self._take(site, before if site.operand == 0 else after.detach() - before)
+
+    def _take(self, site: Site, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            raise StepError(_OTHER_CODE.format(site.module))
+        if value.ndim != site.dims:
+            raise StepError(
+                f"In {site.module!r} a state has {value.ndim} axes, and had {site.dims} when the "
+                "steps were found. If the code squeezes a batch of one, give it larger batches."
+            )
+        self._norms[site] = sample_norms(value, axis=site.axis, fold=site.fold)
 
     def _assemble(self) -> Trajectory:
         assert self._steps is not None
         for step in self._steps:
-            if step.state_at not in self._norms or step.rate_at not in self._norms:
+            self._check(step)
+        states, rates, increments = (
+            torch.stack([self._norms[getattr(step, at)] for step in self._steps], dim=1)
+            for at in ("state_at", "rate_at", "increment_at")
+        )
+        scales = [self._scales.get(step.increment_at, 1.0) for step in self._steps]
+        return Trajectory(self._steps, states, rates, increments * increments.new_tensor(scales))
+
+    def _check(self, step: Step) -> None:
+        """Refuse a pass whose code was not that in which the steps were found."""
+        for site in (step.state_at, step.rate_at):
+            if site not in self._norms:
                 raise StepError(
                     f"Step {step.name!r} did not run in this pass, though it did when the steps "
                     "were found. Find the steps again with `stiffnet.steps` on such a batch."
                 )
-        columns = [
-            torch.stack([self._norms[getattr(step, at)] for step in self._steps], dim=1)
-            for at in ("state_at", "rate_at", "increment_at")
-        ]
-        return Trajectory(self._steps, *columns)
+            if site.kind != "block" and self._counts[site.module, site.kind] != site.of:
+                raise StepError(_OTHER_CODE.format(site.module))
 
 
 class _Meet(TorchFunctionMode):

@@ -15,7 +15,7 @@ that state, whose sum is what the module's code goes on with. Three questions de
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import StepError
-from stiffnet.trajectory.graph import SAME_VALUES, Frame, Node, Watch, tensors_in
+from stiffnet.trajectory.graph import (
+    ADDITIONS,
+    SAME_VALUES,
+    SCALINGS,
+    Frame,
+    Node,
+    Watch,
+    tensors_in,
+)
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 PROBE_BATCHES = (2, 3)  # two batch sizes, to see which axis of a state counts the samples
@@ -40,6 +48,8 @@ class Site:
     kind: str  # "add", "mul", or "block" for the change that a whole module makes
     number: int
     operand: int
+    of: int  # how many of its kind the module's code has in one pass
+    dims: int  # number of axes of the value
     axis: int = 0  # which axis counts the samples
     fold: int = 1  # how many entries of that axis belong to one sample
 
@@ -79,6 +89,7 @@ def steps(model: nn.Module, example: Any) -> list[Step]:
         model: Any network. It is run twice in evaluation mode, on a few samples, and left as it
             was. Compiled, data-parallel and Fabric wrappers are looked through.
         example: One batch: a tensor, a tuple of positional or a dictionary of keyword arguments.
+            Its first axis counts the samples.
 
     Raises:
         StepError: If the network has none (VGG, DenseNet), or cannot be run on the example.
@@ -90,8 +101,20 @@ def steps(model: nn.Module, example: Any) -> list[Step]:
         >>> [(step.name, step.stage, step.shape) for step in found[:3]]
         [('layer1.0', 0, (64, 16, 16)), ('layer1.1', 0, (64, 16, 16)), ('layer2.0', 1, (128, 8, 8))]
     """
+    return steps_of_call(model, *as_arguments(example))
+
+
+def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
+    """Find the steps that ``model(*args, **kwargs)`` takes; see `steps`."""
     model = unwrap(model)
-    found, other = (_additions(model, example, size) for size in PROBE_BATCHES)
+    if isinstance(model, torch.jit.ScriptModule):
+        raise StepError(
+            f"{type(model).__name__} is TorchScript as a whole, which cannot be looked into. "
+            "Measure the Python module that it was made from."
+        )
+    if any(tensor.ndim and not len(tensor) for tensor in tensors_in((args, kwargs))):
+        raise StepError("The example batch is empty. Give at least one sample.")
+    found, other = (_additions(model, args, kwargs, size) for size in PROBE_BATCHES)
     if [c.key for c in found] != [c.key for c in other]:
         raise StepError(
             f"{type(model).__name__} took different additions on {PROBE_BATCHES[0]} and on "
@@ -121,6 +144,8 @@ class _Found:
     gates: tuple[str, ...]
     rate: tuple[str, str, int, int]  # module, kind, number, operand
     rate_shape: tuple[int, ...]
+    of: int = 0  # how many additions the module's code has
+    rate_of: int = 0
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -131,9 +156,12 @@ class _Found:
         axis, fold = _sample_axis(self.module, self.state_shape, other.state_shape)
         rate_axis, rate_fold = _sample_axis(self.module, self.rate_shape, other.rate_shape)
         kept = tuple(n for i, n in enumerate(self.state_shape) if i != axis)
-        at = Site(self.module, self.kind, self.number, self.state_operand, axis, fold)
+        at = Site(
+            self.module, self.kind, self.number, self.state_operand, self.of,
+            len(self.state_shape), axis, fold,
+        )  # fmt: skip
         return Step(
-            name=self.module,
+            name=self.module.replace("._orig_mod", "").removeprefix("_orig_mod."),
             stage=0,
             shape=kept if fold == 1 else (fold, *kept),
             identity=self.identity,
@@ -142,7 +170,7 @@ class _Found:
             gates=self.gates,
             state_at=at,
             increment_at=replace(at, operand=1 - self.state_operand),
-            rate_at=Site(*self.rate, rate_axis, rate_fold),
+            rate_at=Site(*self.rate, self.rate_of, len(self.rate_shape), rate_axis, rate_fold),
         )
 
 
@@ -181,9 +209,9 @@ def _one_state(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return math.prod(one) == math.prod(other) and not set(one).isdisjoint(other)
 
 
-def _additions(model: nn.Module, example: Any, size: int) -> list[_Found]:
+def _additions(model: nn.Module, args: Any, kwargs: Any, size: int) -> list[_Found]:
     """Run `size` samples through the model and apply the rule to every frame."""
-    args, kwargs = as_arguments(_resize(example, size))
+    args, kwargs = resized(args, size), resized(kwargs, size)
     with plain_run(model), Watch(model, (args, kwargs)) as watch:
         try:
             model(*args, **kwargs)
@@ -194,28 +222,56 @@ def _additions(model: nn.Module, example: Any, size: int) -> list[_Found]:
                 f"{_first_line(error)} Give an example that the network takes."
             ) from error
     found = [*_residual_additions(watch.frames), *_opaque_blocks(watch.frames)]
-    return [step for _, step in sorted(found, key=lambda pair: pair[0])]
+    return [
+        replace(
+            step,
+            of=watch.totals.get((step.module, step.kind), 0),
+            rate_of=watch.totals.get(step.rate[:2], 0),
+        )
+        for _, step in sorted(found, key=lambda pair: pair[0])
+    ]
 
 
 def as_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Read an example as the positional and keyword arguments of a call."""
-    if isinstance(example, dict):
-        return (), example
-    if isinstance(example, (list, tuple)):
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    if isinstance(example, list | tuple):
         return tuple(example), {}
     return (example,), {}
 
 
-def _resize(value: Any, size: int) -> Any:
-    if isinstance(value, Tensor) and value.ndim:
-        if not len(value):
-            raise StepError("The example batch is empty. Give at least one sample.")
-        return value[torch.arange(size, device=value.device) % len(value)]
-    if isinstance(value, (list, tuple)):
-        return tuple(_resize(item, size) for item in value)
-    if isinstance(value, dict):
-        return {key: _resize(item, size) for key, item in value.items()}
-    return value
+def samples_in(value: Any) -> int:
+    """Number of samples in a batch: the length of its first tensor, or of a list of them."""
+    if isinstance(value, Tensor):
+        return len(value) if value.ndim else 0
+    if isinstance(value, list) and value and all(isinstance(item, Tensor) for item in value):
+        return len(value)
+    parts = value.values() if isinstance(value, Mapping) else value
+    if isinstance(parts, str) or not isinstance(parts, Iterable):
+        return 0
+    return next((n for part in parts if (n := samples_in(part))), 0)
+
+
+def resized(batch: Any, size: int) -> Any:
+    """A batch of the first `size` samples, from the beginning again where there are fewer.
+
+    Tensors and lists of another length than the batch (a mask, say) are left alone.
+    """
+    count = samples_in(batch)
+
+    def change(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.ndim and len(value) == count:
+            return value[torch.arange(size, device=value.device) % count]
+        if isinstance(value, list) and len(value) == count:
+            return [value[i % count] for i in range(size)]
+        if isinstance(value, list | tuple):
+            return tuple(change(item) for item in value)
+        if isinstance(value, Mapping):
+            return {key: change(item) for key, item in value.items()}
+        return value
+
+    return change(batch) if count else batch
 
 
 def _first_line(error: Exception) -> str:
@@ -229,7 +285,7 @@ def _first_line(error: Exception) -> str:
 def _residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, _Found]]:
     for frame in frames:
         for node in frame.nodes:
-            if node.op in ("add", "add_"):
+            if node.op in ADDITIONS and node.floating:
                 verdict = _judge(node)
                 if verdict is not None:
                     yield node.time, _describe(node, verdict)
@@ -254,7 +310,8 @@ def _judge(total: Node) -> _Verdict | None:
     for rule in (_identity, _argument, _projection):
         verdict = rule(total, left, right)
         if verdict is not None:
-            return verdict if _is_the_way_on(total, verdict.origin) else None
+            negated = verdict.state_operand == 1 and total.op.startswith("sub")
+            return verdict if not negated and _is_the_way_on(total, verdict.origin) else None
     return None
 
 
@@ -276,7 +333,7 @@ def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
         sources = [
             node for node in root.frame.nodes
             if node.op == "argument" and node.outer is not None and node is not root
-            and _precedes(node, rate)
+            and (node is rate or _precedes(node, rate))
         ]  # fmt: skip
         relations = {_relation(root.outer, source.outer) for source in sources if source.outer}
         if relations - {None}:
@@ -287,8 +344,9 @@ def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
 def _relation(state: Node, source: Node) -> str | None:
     """How an argument called the state relates to the argument that the rate came from."""
     while state.frame is source.frame:
-        if any(_precedes(root, source) or root is source for root in _stream(state)):
-            return "identity"
+        for root in _stream(state):
+            if root is source or (_precedes(root, source) and _is_branch(root, source)):
+                return "identity"
         if _fork(state, source) is not None:
             return "projection"
         if state.op != "argument" or source.op != "argument":
@@ -338,7 +396,7 @@ def _stream(node: Node) -> list[Node]:
         seen.append(current)
         if current.op in SAME_VALUES:
             queue.append(current.inputs[0])
-        elif current.op in ("add", "add_"):
+        elif current.op in ADDITIONS:
             queue.extend(n for n in current.operands if n is not None and n.shape == node.shape)
     return seen
 
@@ -371,7 +429,7 @@ def _is_the_way_on(total: Node, origin: tuple[Node, ...]) -> bool:
     """Every path from the origin to a result that the sum reaches leads through the sum."""
     if _only_feeds_a_sum(total):
         [consumer] = _consumers(total)
-        if consumer.op in ("add", "add_") and _is_the_way_on(consumer, origin):
+        if _is_the_way_on(consumer, origin):
             return True
     results = [n for n in total.frame.returned if n is total or _precedes(total, n)]
     around = set(origin) - {total}
@@ -389,7 +447,7 @@ def _only_feeds_a_sum(node: Node) -> bool:
     consumers = _consumers(node)
     return (
         len(consumers) == 1
-        and consumers[0].op in ("add", "add_")
+        and consumers[0].op in ADDITIONS
         and consumers[0].shape == node.shape
         and node not in node.frame.returned
     )
@@ -412,6 +470,9 @@ def _describe(total: Node, verdict: _Verdict) -> _Found:
         site = (product.frame.path, "mul", product.number, operand)
         rate_shape = source.shape
     ways = [node for origin in verdict.origin for node in _between(origin, rate)]
+    if not ways and rate.op == "argument":  # an addition module: look in the code that calls it
+        outside = [node.outer for node in verdict.origin if node.outer is not None]
+        ways = [n for a in outside for b in outside if a.frame is b.frame for n in _between(a, b)]
     return _Found(
         module=total.frame.path,
         kind="add",
@@ -436,7 +497,7 @@ def _gates(rate: Node) -> Iterator[tuple[Node, int]]:
     while node is not None:
         if node.op in SAME_VALUES:
             node = node.inputs[0]
-        elif node.op in ("mul", "mul_"):
+        elif node.op in SCALINGS:
             operand = _scaled_operand(node)
             if operand is None:
                 return
@@ -456,7 +517,9 @@ def _scaled_operand(product: Node) -> int | None:
         return None
     scaled = sizes.index(max(sizes))
     node = product.operands[scaled]
-    return scaled if node is not None and node.shape == product.shape else None
+    if node is None or node.shape != product.shape:
+        return None
+    return None if scaled == 1 and product.op not in ("mul", "mul_") else scaled
 
 
 def _size(node: Node) -> int:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -38,12 +39,33 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def eagerly() -> Iterator[None]:
-    """Run compiled modules as the Python that they were compiled from."""
+def eagerly(model: nn.Module) -> Iterator[None]:
+    """Run compiled modules as the Python that they were compiled from.
+
+    Both settings are the whole process's, so they are touched only if something is compiled.
+    """
+    from torch._dynamo import OptimizedModule
+
+    if not any(isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()):
+        yield
+        return
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         # torch warns that process-wide hooks see the wrapper too; ours look for known modules only
         warnings.filterwarnings("ignore", message="Using `torch.compile")
         yield
+
+
+@contextmanager
+def _own_buffers(model: nn.Module) -> Iterator[None]:
+    """Give buffers that a forward pass changes, also in evaluation, their values back."""
+    kept = [(b, b.detach().clone()) for b in model.buffers() if not (b.is_meta or is_lazy(b))]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, before in kept:
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)
 
 
 @contextmanager
@@ -53,6 +75,7 @@ def plain_run(model: nn.Module) -> Iterator[None]:
     with ExitStack() as borrowed:
         borrowed.enter_context(torch.random.fork_rng(devices=list(devices)))
         borrowed.enter_context(evaluating(model))
-        borrowed.enter_context(eagerly())
+        borrowed.enter_context(eagerly(model))
+        borrowed.enter_context(_own_buffers(model))
         borrowed.enter_context(torch.no_grad())
         yield
