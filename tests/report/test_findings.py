@@ -55,7 +55,7 @@ def test_shares_are_read_off_the_surfaces_at_twice_the_mean():
 
 
 def test_without_that_point_on_the_grid_nothing_is_said_of_it():
-    shown = view(samples=10)
+    shown = view(relations=False, samples=10)
     assert len(findings(replace(shown, m1=shown.m1 + 0.013))) == 2
 
 
@@ -81,3 +81,33 @@ def test_a_comparison_gives_the_ratio():
 
 
 AB = (("before", 0.5), ("after", 1.5))
+
+
+@pytest.mark.parametrize(("spearman", "word"), [(-0.69, "smaller"), (0.4, "larger")])
+def test_the_step_that_goes_with_the_loss_is_named(spearman, word):
+    base = view(relations=True)
+    rows = base.relations.assign(spearman=0.01)
+    last = base.steps["step"].iloc[-1]
+    rows.loc[(rows["step"] == last) & (rows["target"] == "loss"), "spearman"] = spearman
+    said = plain(findings(replace(base, relations=rows))[-1])
+    number = f"{spearman:.2f}".replace("-", "−")
+    assert said == (
+        f"A larger NSI at {last} goes with a {word} loss: their rank correlation over images is "
+        f"{number}."
+    )
+
+
+def test_a_weak_relation_is_not_put_into_words():
+    base = view(relations=True)
+    quiet = replace(base, relations=base.relations.assign(spearman=0.1))
+    assert not any("goes with" in plain(sentence) for sentence in findings(quiet))
+
+
+def test_where_every_branch_is_zero_that_is_all_that_is_said():
+    silent = known([0.0, 0.0, 0.0])
+    assert "Every branch is zero" in plain(headline(silent))
+    assert findings(silent) == []
+
+
+def test_where_each_stage_has_one_counted_step_tns_is_zero_for_that_reason():
+    assert "no stage has more than one step" in plain(headline(known([0.2, 0.9], [False, True])))

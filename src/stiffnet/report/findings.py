@@ -10,6 +10,7 @@ from stiffnet.report.text import clean, count, finite, listed, number, percent, 
 from stiffnet.report.view import StiffnessView
 
 BARELY = 0.1  # a step whose rate is below a tenth of its state barely moves it
+RELATED = 0.3  # a weaker rank correlation than this is not put into words
 _NAMED = 3  # steps named in a sentence
 
 
@@ -115,10 +116,12 @@ def headline(view: StiffnessView) -> Sentence:
 
 
 def findings(view: StiffnessView) -> list[Sentence]:
-    """Return three or four sentences on where the stiffness sits."""
+    """Return a few sentences on where the stiffness sits, and what it goes with."""
     if _all_zero(view):
         return []
-    candidates = (_stiffest(view), _barely(view), _peaks(view), _concentration(view))
+    candidates = (
+        _stiffest(view), _barely(view), _peaks(view), _concentration(view), _related(view),
+    )  # fmt: skip
     return [sentence for sentence in candidates if sentence]
 
 
@@ -226,6 +229,29 @@ def _concentration(view: StiffnessView) -> Sentence:
         Strong(percent(share)),
         f" of all counted ones, about {number(share * counted, 2)} of {counted} on an image: "
         f"the stiffness is {word}.",
+    )
+
+
+def _related(view: StiffnessView) -> Sentence:
+    """The step whose index goes most closely with the loss, if any does."""
+    names = set(view.steps["step"])
+    known = [
+        row
+        for row in rows(view.relations)
+        if row["target"] == "loss" and row["step"] in names and finite(row["spearman"]) is not None
+    ]
+    if not known:
+        return ()
+    closest = max(known, key=lambda row: abs(row["spearman"]))
+    if abs(closest["spearman"]) < RELATED:
+        return ()
+    size = "smaller" if closest["spearman"] < 0 else "larger"
+    return (
+        "A larger NSI at ",
+        Strong(_name(closest)),
+        f" goes with a {size} loss: their rank correlation over images is ",
+        Strong(f"{closest['spearman']:.2f}".replace("-", "−")),
+        ".",
     )
 
 
