@@ -16,9 +16,10 @@ from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.report.stiffness import Samples, StiffnessReport
 from stiffnet.stiffness.index import index_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
+from stiffnet.trajectory.batch import as_arguments, resized, samples_in
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.record import Trajectory, record
-from stiffnet.trajectory.steps import Step, as_arguments, resized, samples_in, steps as find_steps
+from stiffnet.trajectory.steps import Step, steps as find_steps
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 KEEP = 10_000

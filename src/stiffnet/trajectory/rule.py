@@ -1,0 +1,316 @@
+"""What is a residual step, and what is none.
+
+A step is an addition, in the code of one module, of a *state* and a *rate* that was computed from
+that state, whose sum is what the module's code goes on with. Three questions decide:
+
+1. Where does the state come from? Either it is handed through unchanged and the rate was computed
+   from it (an identity shortcut), or both operands leave one value on separate ways, of which the
+   state's is the plainer (a projection), or it came in as an argument of its own.
+2. Is the sum the module's way on? Every path from the state to the module's result must lead
+   through it. This leaves out rotary embeddings, attention biases, multi-scale sums and the cells
+   of NASNet.
+3. Is it more than one linear map? A sum of parallel linear branches, as RepVGG, MobileOne and
+   RepViT train them, is a single convolution in disguise and no step.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, SCALINGS, Frame, Node
+
+
+@dataclass(frozen=True)
+class Found:
+    """One step as one probe saw it, with the shapes of that probe's batch."""
+
+    module: str
+    kind: str
+    number: int
+    state_operand: int
+    state_shape: tuple[int, ...]
+    identity: bool
+    branch: tuple[str, ...]
+    gates: tuple[str, ...]
+    rate: tuple[str, str, int, int]  # module, kind, number, operand
+    rate_shape: tuple[int, ...]
+    of: int = 0  # how many additions the module's code has
+    rate_of: int = 0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What must be equal in every probe."""
+        return (self.module, self.kind, self.number, self.state_operand, self.rate)
+
+
+def residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, Found]]:
+    """Every addition of a pass that is a step, with the time at which it happened."""
+    for frame in frames:
+        for node in frame.nodes:
+            if node.op in ADDITIONS and node.floating:
+                verdict = _judge(node)
+                if verdict is not None:
+                    yield node.time, _describe(node, verdict)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    state_operand: int
+    identity: bool
+    origin: tuple[Node, ...]  # where the branch begins
+
+
+def _judge(total: Node) -> _Verdict | None:
+    """Decide whether an addition is a step, and which operand is its state."""
+    if len(total.operands) != 2:
+        return None
+    left, right = total.operands
+    if left is None or right is None or left is right:
+        return None
+    if not left.shape == right.shape == total.shape:
+        return None
+    for rule in (_identity, _argument, _projection):
+        verdict = rule(total, left, right)
+        if verdict is not None:
+            negated = verdict.state_operand == 1 and total.op.startswith("sub")
+            return verdict if not negated and _is_the_way_on(total, verdict.origin) else None
+    return None
+
+
+def _identity(total: Node, left: Node, right: Node) -> _Verdict | None:
+    """The rate was computed from the state, which is handed through."""
+    for operand, (state, rate) in enumerate(((left, right), (right, left))):
+        for root in _stream(state):
+            if _precedes(root, rate) and _is_branch(root, rate):
+                return _Verdict(operand, True, (root,))
+    return None
+
+
+def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
+    """The state is an argument of the module, the rate was computed from another one."""
+    for operand, (state, rate) in enumerate(((left, right), (right, left))):
+        root = _stream(state)[-1]
+        if root.op != "argument" or root.outer is None:
+            continue
+        sources = [
+            node for node in root.frame.nodes
+            if node.op == "argument" and node.outer is not None and node is not root
+            and (node is rate or _precedes(node, rate))
+        ]  # fmt: skip
+        relations = {_relation(root.outer, source.outer) for source in sources if source.outer}
+        if relations - {None}:
+            return _Verdict(operand, "identity" in relations, (root, *sources))
+    return None
+
+
+def _relation(state: Node, source: Node) -> str | None:
+    """How an argument called the state relates to the argument that the rate came from."""
+    while state.frame is source.frame:
+        for root in _stream(state):
+            if root is source or (_precedes(root, source) and _is_branch(root, source)):
+                return "identity"
+        if _fork(state, source) is not None:
+            return "projection"
+        if state.op != "argument" or source.op != "argument":
+            return None
+        if state.outer is None or source.outer is None:
+            return None
+        state, source = state.outer, source.outer
+    return None
+
+
+def _projection(total: Node, left: Node, right: Node) -> _Verdict | None:
+    """Both operands leave one value on separate ways; the plainer way is the shortcut."""
+    if _only_feeds_a_sum(total):
+        return None
+    fork = _fork(left, right)
+    if fork is None or fork in (left, right) or not _looks_like_an_argument(fork):
+        return None
+    weights = [_weight_between(fork, node) for node in (left, right)]
+    if weights[0] == weights[1]:
+        return None
+    return _Verdict(weights.index(min(weights)), False, (fork,))
+
+
+def _fork(left: Node, right: Node) -> Node | None:
+    """The last value that both came from, if all they share lies at or before it."""
+    common = left.before & right.before
+    if not common:
+        return None
+    fork = left.frame.nodes[common.bit_length() - 1]
+    return fork if fork.before == common else None
+
+
+def _looks_like_an_argument(node: Node) -> bool:
+    """The value entered the module, or is an entering one after a norm or activation."""
+    return any(
+        other.op == "argument" and other.shape == node.shape
+        for other in node.frame.nodes[: node.index + 1]
+        if _precedes(other, node) or other is node
+    )
+
+
+def _stream(node: Node) -> list[Node]:
+    """`node` and what it is but for rearrangements and earlier additions, nearest first."""
+    seen, queue = [], [node]
+    while queue:
+        current = queue.pop(0)
+        seen.append(current)
+        if current.op in SAME_VALUES:
+            queue.append(current.inputs[0])
+        elif current.op in ADDITIONS:
+            queue.extend(n for n in current.operands if n is not None and n.shape == node.shape)
+    return seen
+
+
+def _precedes(earlier: Node, later: Node) -> bool:
+    return earlier is not later and bool(later.before >> earlier.index & 1)
+
+
+def _between(start: Node, end: Node) -> list[Node]:
+    """Values on the ways from `start` (without it) to `end` (with it)."""
+    return [n for n in start.frame.nodes if _precedes(start, n) and (n is end or _precedes(n, end))]
+
+
+def _weight_between(start: Node, end: Node) -> int:
+    return sum(node.weight for node in _between(start, end))
+
+
+WEIGHTED = ("call", "conv1d", "conv2d", "conv3d", "linear", "matmul", "einsum", "bmm", "__matmul__")
+
+
+def _is_branch(root: Node, rate: Node) -> bool:
+    """Something with weights, and not just a sum of parallel linear maps."""
+    way = _between(root, rate)
+    if not any(node.op in WEIGHTED for node in way):
+        return False
+    return any(node.weight for node in way) or not any(node.sums for node in way)
+
+
+def _is_the_way_on(total: Node, origin: tuple[Node, ...]) -> bool:
+    """Every path from the origin to a result that the sum reaches leads through the sum."""
+    if _only_feeds_a_sum(total):
+        [consumer] = _consumers(total)
+        if _is_the_way_on(consumer, origin):
+            return True
+    results = [n for n in total.frame.returned if n is total or _precedes(total, n)]
+    around = set(origin) - {total}
+    for node in total.frame.nodes:
+        if node is not total and not around.isdisjoint(node.inputs):
+            around.add(node)
+    return bool(results) and around.isdisjoint(results)
+
+
+def _consumers(node: Node) -> list[Node]:
+    return [n for n in node.frame.nodes if node in n.inputs]
+
+
+def _only_feeds_a_sum(node: Node) -> bool:
+    consumers = _consumers(node)
+    return (
+        len(consumers) == 1
+        and consumers[0].op in ADDITIONS
+        and consumers[0].shape == node.shape
+        and node not in node.frame.returned
+    )
+
+
+def _describe(total: Node, verdict: _Verdict) -> Found:
+    state, rate = total.operands[verdict.state_operand], total.operands[1 - verdict.state_operand]
+    assert state is not None
+    assert rate is not None
+    gated = list(_gates(rate))
+    site = (total.frame.path, "add", total.number, 1 - verdict.state_operand)
+    rate_shape = rate.shape
+    if gated:
+        product, operand = gated[-1]
+        source = product.operands[operand]
+        assert source is not None
+        site = (product.frame.path, "mul", product.number, operand)
+        rate_shape = source.shape
+    ways = [node for origin in verdict.origin for node in _between(origin, rate)]
+    if not ways and rate.op == "argument":  # an addition module: look in the code that calls it
+        outside = [node.outer for node in verdict.origin if node.outer is not None]
+        ways = [n for a in outside for b in outside if a.frame is b.frame for n in _between(a, b)]
+    return Found(
+        module=total.frame.path,
+        kind="add",
+        number=total.number,
+        state_operand=verdict.state_operand,
+        state_shape=state.shape,
+        identity=verdict.identity,
+        branch=tuple(dict.fromkeys(n.called.path for n in ways if n.called is not None)),
+        gates=tuple(dict.fromkeys(product.frame.path for product, _ in gated)),
+        rate=site,
+        rate_shape=rate_shape,
+    )
+
+
+def _gates(rate: Node) -> Iterator[tuple[Node, int]]:
+    """Products that scale the branch just before the addition, outermost first.
+
+    A gate multiplies with a constant, a parameter, or a value with fewer entries. Modules are
+    looked into, so SE, LayerScale or a scale in the block's own code are all found; norms are not.
+    """
+    node: Node | None = rate
+    while node is not None:
+        if node.op in SAME_VALUES:
+            node = node.inputs[0]
+        elif node.op in SCALINGS:
+            operand = _scaled_operand(node)
+            if operand is None:
+                return
+            yield node, operand
+            node = node.operands[operand]
+        elif node.op == "call" and node.called is not None and not _is_norm(node.called.module):
+            node = node.inner
+        elif node.op == "argument":
+            node = node.outer
+        else:
+            return
+
+
+def _scaled_operand(product: Node) -> int | None:
+    sizes = [0 if n is None else _size(n) for n in product.operands]
+    if len(sizes) != 2 or sizes[0] == sizes[1]:
+        return None
+    scaled = sizes.index(max(sizes))
+    node = product.operands[scaled]
+    if node is None or node.shape != product.shape:
+        return None
+    return None if scaled == 1 and product.op not in ("mul", "mul_") else scaled
+
+
+def _size(node: Node) -> int:
+    while node.op in ("expand", "expand_as", "unsqueeze", "view", "reshape"):
+        node = node.inputs[0]
+    return math.prod(node.shape)
+
+
+def _is_norm(module: nn.Module) -> bool:
+    return "norm" in type(module).__name__.lower()
+
+
+def opaque_blocks(frames: list[Frame]) -> Iterator[tuple[int, Found]]:
+    """Blocks whose code cannot be watched (TorchScript): read by what goes in and comes out.
+
+    Such a block counts as a step where it stands among siblings of its kind and keeps the shape.
+    """
+    opaque = [f for f in frames if isinstance(f.module, torch.jit.ScriptModule) and f.parent]
+    kinds = Counter((f.parent, f.module.original_name) for f in opaque)
+    calls: Counter[str] = Counter()
+    for frame in opaque:
+        entered = [node.shape for node in frame.nodes if node.op == "argument"]
+        calls[frame.path] += 1
+        if kinds[frame.parent, frame.module.original_name] > 1 and (
+            entered[:1] == frame.result_shapes[:1] != []
+        ):
+            number, shape = calls[frame.path] - 1, entered[0]
+            yield frame.nodes[0].time, Found(
+                frame.path, "block", number, 0, shape, True, (frame.path,), (),
+                (frame.path, "block", number, 1), shape,
+            )  # fmt: skip

@@ -1,0 +1,34 @@
+"""The documents do what they say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def examples(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "docs" / "measuring.md"], ids=lambda p: p.name
+)
+def test_the_examples_run(page, tmp_path, capsys):
+    [example] = examples(ROOT / page)
+    exec(compile(example, page, "exec"), {})  # our own text, from this checkout
+    assert "layer1.0 0 (" in capsys.readouterr().out
+    if page == "README.md":
+        assert (tmp_path / "report.html").exists()
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_link_is_dead(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
