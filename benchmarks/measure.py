@@ -138,13 +138,15 @@ def main() -> int:
     parser.add_argument("--model", default="resnet164_cifar")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--batches", type=int, default=24)
+    parser.add_argument("--threads", type=int, default=1)  # waiting for each other is noise
     parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.memory_of:
         measure_and_weigh(args.memory_of)
         return 0
 
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    torch.set_num_threads(args.threads)
+    print(f"torch {torch.__version__}, threads: {torch.get_num_threads()}")
     cost = forward_cost(args.model, args.batch, args.batches)
     speed = exact_against_grid(500, 3)
     few, many = peak_memory(1_000), peak_memory(10_000)
