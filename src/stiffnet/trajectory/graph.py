@@ -8,6 +8,7 @@ functions, and results of the modules that it called. Those have frames of their
 
 import itertools
 import threading
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -170,11 +171,13 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
         if module in self.paths and threading.get_ident() == self._thread:
             self.leave(module, output)
 
+    @abstractmethod
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Handle the start of a module's code; for subclasses."""
+        """Handle the start of a module's code."""
 
+    @abstractmethod
     def leave(self, module: nn.Module, output: Any) -> None:
-        """Handle its end, also by an exception (`output` is None then); for subclasses."""
+        """Handle its end, also by an exception (`output` is None then)."""
 
 
 class Watch(ModuleStack):

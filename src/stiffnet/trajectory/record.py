@@ -158,6 +158,7 @@ class _Recorder(ModuleStack):
             self._counts.clear()
             self._norms.clear()
             self._scales.clear()
+            self._entered.clear()
             self._recording._newest = None
         self._paths.append(path)
         if self._steps is not None and path in self._blocks:
