@@ -10,8 +10,8 @@ import stiffnet
 
 SRC = Path(stiffnet.__file__).parent
 ROOMS = (
-    "errors", "files", "registry", "trajectory", "stiffness", "backbones", "data", "network",
-    "train", "report", "measure", "cli", "__main__",
+    "errors", "files", "registry", "trajectory", "stiffness", "attention", "backbones", "data",
+    "network", "report", "measure", "train", "cli", "__main__",
 )  # fmt: skip
 FILES = [file for file in sorted(SRC.rglob("*.py")) if file != SRC / "__init__.py"]
 FORBIDDEN = {"eval", "exec", "__import__"}

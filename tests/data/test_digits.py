@@ -51,7 +51,9 @@ def test_an_unknown_split_is_refused():
 
 
 def test_the_table_names_every_set_once_with_a_summary():
-    assert [entry.name for entry in DATA] == ["digits", "cifar10", "folder"]
+    assert [entry.name for entry in DATA] == [
+        "digits", "cifar10", "cifar100", "stl10", "folder", "generated",
+    ]  # fmt: skip
     assert all(entry.summary and "\n" not in entry.summary for entry in DATA)
 
 
@@ -67,7 +69,11 @@ def test_digits_open_by_name(tmp_path, monkeypatch):
     [
         ("digts", UnknownNameError, "no data set called 'digts'. Did you mean 'digits'"),
         ("cifr10:/somewhere", UnknownNameError, "Did you mean 'cifar10'"),
-        ("imagenet", UnknownNameError, "Known: digits, cifar10, folder"),
+        (
+            "imagenet",
+            UnknownNameError,
+            "Known: digits, cifar10, cifar100, stl10, folder, generated",
+        ),
         ("", UnknownNameError, "no data set"),
         ("digits:here", DataError, "needs no folder"),
         ("cifar10", DataError, "Write `cifar10:DIR`"),

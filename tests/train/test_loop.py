@@ -1,65 +1,124 @@
-"""The loop learns, repeats itself, and touches nothing but the model."""
+"""The loop is the textbook's: an independent one, written out, comes to the same weights."""
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
+from torch.nn import functional as F
 
-from stiffnet.data.images import ImageSet, Preparation
-from stiffnet.train.loop import accuracy, fit
+from stiffnet.data import open_splits
+from stiffnet.data.augment import Augmentation
+from stiffnet.data.order import epoch_batches
+from stiffnet.network.load import open_model
+from stiffnet.train.recipe import Recipe
+from stiffnet.train.run import run
+from tolerances import RTOL
 
-PREPARATION = Preparation((1, 4, 4), (0.5,), (0.5,))
+TINY = Recipe(
+    model="resnet20_cifar",
+    data="generated:50",
+    image_size=8,
+    batch_size=16,
+    epochs=2,
+    learning_rate=0.01,
+    precision="64-true",
+    padding=1,
+)
 
 
-@pytest.fixture
-def stripes():
-    """Dark images and light ones: two classes that a linear layer tells apart."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 96)
-    noise = rng.integers(0, 100, (96, 1, 4, 4))
-    images = (noise + 150 * labels[:, None, None, None]).astype(np.uint8)
-    return ImageSet("stripes", images, labels.astype(np.int64), ("dark", "light"))
-
-
-def train(data, seed=0, padding=1):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-    random = torch.get_rng_state()
-    history = list(
-        fit(
-            model,
-            data,
-            PREPARATION,
-            epochs=4,
-            batch_size=16,
-            learning_rate=0.1,
-            padding=padding,
-            seed=seed,
+def textbook(recipe, optimizer_of):
+    """Train in plain torch, float64, without anything of the training room."""
+    train, _ = open_splits(recipe.data)
+    loaded = open_model(recipe.model, num_classes=len(train.classes), seed=recipe.seed)
+    size = (3, recipe.image_size, recipe.image_size)
+    preparation = type(loaded.preparation)(size, loaded.preparation.mean, loaded.preparation.std)
+    model = loaded.model.double().train()
+    optimizer = optimizer_of(model)
+    for epoch in range(recipe.epochs):
+        batches = epoch_batches(len(train), recipe.batch_size, seed=recipe.seed, epoch=epoch)
+        loader = train.training_batches(
+            preparation,
+            Augmentation(crop="pad", padding=recipe.padding, flip=recipe.flip),
+            batches,
+            seed=recipe.seed,
+            epoch=epoch,
         )
+        for images, labels in loader:
+            optimizer.zero_grad()
+            logits = model(images.double())
+            F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing).backward()
+            if recipe.clip_norm:
+                nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+            optimizer.step()
+    return model.state_dict()
+
+
+def ours(recipe, folder):
+    run(recipe, folder)
+    return load_file(folder / "final" / "weights.safetensors")
+
+
+CASES = {
+    "sgd": (
+        {"momentum": 0.8, "nesterov": True, "weight_decay": 1e-2},
+        lambda m: torch.optim.SGD(
+            m.parameters(), lr=0.01, momentum=0.8, nesterov=True, weight_decay=1e-2
+        ),
+    ),
+    "adamw": (
+        {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.05},
+        lambda m: torch.optim.AdamW(m.parameters(), lr=1e-3, weight_decay=0.05),
+    ),
+    "smoothed and clipped": (
+        {"label_smoothing": 0.1, "clip_norm": 0.5, "momentum": 0.0},
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.01, weight_decay=1e-4),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_the_textbooks(case, tmp_path):
+    settings, optimizer_of = CASES[case]
+    recipe = replace(TINY, **settings)
+    expected = textbook(recipe, optimizer_of)
+    found = ours(recipe, tmp_path / "run")
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(
+            found[name], tensor, rtol=RTOL["steps64"], atol=RTOL["steps64"], msg=name
+        )
+
+
+def test_equal_recipes_give_equal_bits_and_another_seed_does_not(tmp_path):
+    weights = [
+        ours(replace(TINY, seed=seed, precision="32-true"), tmp_path / str(number))
+        for number, seed in enumerate((0, 0, 1))
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
+
+
+def test_the_callers_random_numbers_go_on_as_if_nothing_had_been_drawn(tmp_path):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    run(TINY, tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_it_learns(tmp_path):
+    recipe = Recipe(
+        model="resnet20_cifar",
+        data="generated:200",
+        image_size=16,
+        batch_size=20,
+        epochs=6,
+        learning_rate=0.05,
+        schedule="onecycle",
+        padding=1,
+        flip=False,
     )
-    assert torch.equal(torch.get_rng_state(), random)
-    return model, history
-
-
-def test_it_learns(stripes):
-    model, history = train(stripes)
-    assert [epoch.number for epoch in history] == [1, 2, 3, 4]
-    assert history[-1].loss < history[0].loss
-    assert accuracy(model, stripes.batches(PREPARATION, batch_size=7)) > 0.9
-
-
-def test_equal_seeds_give_equal_weights_and_others_do_not(stripes):
-    weights = [train(stripes, seed)[0][1].weight for seed in (0, 0, 1)]
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
-
-
-def test_accuracy_counts_and_gives_the_mode_back(stripes):
-    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-    with torch.no_grad():
-        model[1].weight.zero_()
-        model[1].bias.copy_(torch.tensor([1.0, 0.0]))  # always says dark
-    model.train()
-    expected = float((stripes.labels == 0).mean())
-    assert accuracy(model, stripes.batches(PREPARATION, batch_size=7)) == pytest.approx(expected)
-    assert model.training
+    history = run(recipe, tmp_path / "run").history
+    assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"]
+    assert history[-1]["test_top1"] > 0.5

@@ -8,8 +8,14 @@ import typer
 from stiffnet.cli.progress import progress
 
 MODEL = "resnet20_cifar"
-EPOCHS = 8
-SIZE = 16  # pixels; the digits have 8
+SETTINGS = {
+    "epochs": 8,
+    "batch_size": 32,
+    "image_size": 16,  # pixels; the digits have 8
+    "learning_rate": 0.1,
+    "crop": "none",
+    "flip": False,  # a mirrored digit is another one
+}
 
 
 def demo(
@@ -19,58 +25,39 @@ def demo(
     ] = 0,
 ) -> None:
     """Train a small residual network on digits, measure it before and after, write a page."""
-    import torch
     from rich.console import Console
 
+    from stiffnet.cli.following import Follower
     from stiffnet.data.digits import digits
-    from stiffnet.data.images import Preparation
-    from stiffnet.files import atomic_write_all, check_writable
+    from stiffnet.files import atomic_write_all
     from stiffnet.measure import measure
-    from stiffnet.network.folder import write_folder
-    from stiffnet.network.load import create_model
+    from stiffnet.network.load import LoadedModel, open_model
     from stiffnet.report.stiffness import StiffnessReport, page
-    from stiffnet.train.loop import fit
+    from stiffnet.train.reading import build_recipe
+    from stiffnet.train.run import run
 
-    check_writable(out)
-    train, test = digits("train"), digits("test")
-    preparation = Preparation((1, SIZE, SIZE), mean=(0.3,), std=(0.38,))
-    options = {"num_classes": len(train.classes), "in_chans": 1}
-    model = create_model(MODEL, num_classes=options["num_classes"], in_chans=1, seed=seed)
-    facts = {"model": MODEL, "form": "train", "data": test.name, "command": "stiffnet demo"}
+    recipe = build_recipe("quick", SETTINGS, model=MODEL, data="digits", seed=seed)
+    folder = out / "run"
+    with Follower(recipe, folder) as follower:
+        result = run(recipe, folder, command="stiffnet demo", again=True, audience=follower)
+    trained = open_model(result.folder.final)
+    untrained = open_model(MODEL, num_classes=len(trained.classes), seed=seed)
+    test = digits("test")
 
-    def look(weights: str) -> StiffnessReport:
-        batches = test.batches(preparation, batch_size=120)
-        told = {**facts, "weights": weights}
+    def look(loaded: LoadedModel, weights: str) -> StiffnessReport:
+        facts = {"model": MODEL, "form": "train", "data": test.name, "command": "stiffnet demo"}
+        batches = test.batches(trained.preparation, batch_size=120)
         with progress(f"measuring, {weights}", len(test)) as advance:
-            return measure(model, batches, classes=test.classes, facts=told, on_batch=advance)
+            return measure(
+                loaded.model,
+                batches,
+                classes=test.classes,
+                facts={**facts, "weights": weights},
+                on_batch=advance,
+            )
 
-    before = look(f"random, seed {seed}")
-    batch = 32
-    with progress(f"training {MODEL} on digits", EPOCHS * (len(train) // batch)) as advance:
-        torch.manual_seed(seed)
-        for _ in fit(
-            model,
-            train,
-            preparation,
-            epochs=EPOCHS,
-            batch_size=batch,
-            learning_rate=0.1,
-            padding=0,
-            seed=seed,
-            on_step=lambda: advance(1),
-        ):
-            pass
-    after = look(f"trained for {EPOCHS} epochs")
-
-    write_folder(
-        out / "trained",
-        model,
-        name=MODEL,
-        options=options,
-        classes=train.classes,
-        preparation=preparation,
-        made_by={"command": "stiffnet demo", "epochs": EPOCHS, "seed": seed},
-    )
+    before = look(untrained, f"random, seed {seed}")
+    after = look(trained, f"trained for {recipe.epochs} epochs")
     shown = page(
         [before, after],
         titles=["before training", "after training"],
@@ -83,7 +70,7 @@ def demo(
     console.print(
         f"TNS went from {before.tns:.3f} to {after.tns:.3f}, "
         f"accuracy from {before.accuracy:.1%} to {after.accuracy:.1%}.\n"
-        f"Measure it again: stiffnet measure {out / 'trained'} --data digits\n"
+        f"Measure it again: stiffnet measure {result.folder.final} --data digits\n"
         f"The report: {out / 'report.html'}",
         markup=False,
         highlight=False,

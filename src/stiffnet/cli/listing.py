@@ -11,6 +11,7 @@ class Kind(StrEnum):
 
     models = "models"
     data = "data"
+    recipes = "recipes"
 
 
 def listing(
@@ -19,7 +20,7 @@ def listing(
         str, typer.Argument(help="Show only names like this, e.g. 'resnet*'.")
     ] = "*",
 ) -> None:
-    """List the models or data sets that `measure` knows."""
+    """List the models, data sets or recipes that the other commands take."""
     from stiffnet.errors import UnknownNameError
 
     if kind is Kind.models:
@@ -29,9 +30,7 @@ def listing(
     else:
         import fnmatch
 
-        from stiffnet.data import DATA
-
-        rows = [(e.name, e.summary) for e in DATA if fnmatch.fnmatchcase(e.name, pattern)]
+        rows = [row for row in _entries(kind) if fnmatch.fnmatchcase(row[0], pattern)]
     if not rows:
         raise UnknownNameError(
             f"No {kind.value} match {pattern!r}. `stiffnet list {kind.value}` shows all of them."
@@ -39,3 +38,13 @@ def listing(
     width = max(len(name) for name, _ in rows)
     for name, about in rows:
         print(f"{name:{width}}  {about}")
+
+
+def _entries(kind: Kind) -> list[tuple[str, str]]:
+    if kind is Kind.data:
+        from stiffnet.data import DATA
+
+        return [(entry.name, entry.summary) for entry in DATA]
+    from stiffnet.train.recipes import RECIPES
+
+    return [(entry.name, entry.summary) for entry in RECIPES]

@@ -12,6 +12,7 @@ import typer
 from stiffnet.cli.demo import demo
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
+from stiffnet.cli.train import train
 from stiffnet.errors import StiffnetError, StorageError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(measure)
+app.command()(train)
 app.command("list")(listing)
 
 

@@ -3,27 +3,18 @@
 import re
 import shlex
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stiffnet.cli.devices import Device, check_device
 from stiffnet.cli.progress import note, progress
 
 if TYPE_CHECKING:
     from stiffnet.data.folder import ImageFolder
     from stiffnet.data.images import ImageSet
     from stiffnet.network.load import LoadedModel
-
-
-class Device(StrEnum):
-    """Where to compute."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-    mps = "mps"
 
 
 def measure(
@@ -61,15 +52,18 @@ def measure(
     from rich.console import Console
 
     from stiffnet.data import open_data
+    from stiffnet.data.images import part_of
     from stiffnet.files import atomic_write_all, check_writable
     from stiffnet.measure import measure as run
     from stiffnet.report.stiffness import page
+    from stiffnet.train.ranks import make_fabric
 
     folder = out or Path("stiffness") / re.sub(r"[^\w.-]+", "_", Path(model).name)
     check_writable(folder)
     images = open_data(data)
     loaded = _open(model, weights, num_classes, images, seed)
-    where = _device(device)
+    check_device(device)
+    fabric = make_fabric(device=device.value)
     judge = _comparable(loaded, images)
     batches = images.batches(
         loaded.preparation, batch_size=batch_size, limit=limit or None, workers=workers
@@ -83,13 +77,15 @@ def measure(
     }
     with progress(f"measuring {loaded.name}", min(limit or len(images), len(images))) as advance:
         report = run(
-            loaded.model.to(where),
-            batches,
+            loaded.model.to(fabric.device),
+            part_of(batches, fabric.global_rank, fabric.world_size),
             judge=judge,
             classes=images.classes,
             facts=facts,
             on_batch=advance,
         )
+    if not fabric.is_global_zero:
+        return
     console = Console()
     console.print(report)
     made = {"report.json": report.to_json(), "report.html": page([report])}
@@ -107,22 +103,6 @@ def _open(
     if classes is None and weights != PRETRAINED and is_model_name(model):
         classes = len(images.classes)
     return open_model(model, weights=weights or None, num_classes=classes, seed=seed)
-
-
-def _device(device: Device) -> str:
-    import torch
-
-    from stiffnet.errors import StiffnetError
-
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device is Device.auto:
-        return next((name for name, available in there.items() if available), "cpu")
-    if not there.get(device.value, True):
-        raise StiffnetError(
-            f"This machine has no {device.value} device that torch can use. "
-            "Leave out `--device`, or give `--device cpu`."
-        )
-    return device.value
 
 
 def _comparable(loaded: "LoadedModel", images: "ImageSet | ImageFolder") -> bool:

@@ -4,10 +4,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from stiffnet.data.cifar import cifar10
+from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.digits import digits
 from stiffnet.data.folder import ImageFolder, image_folder
+from stiffnet.data.generated import generated
 from stiffnet.data.images import ImageSet
+from stiffnet.data.splits import TESTING, TRAINING, agreeing, folder_splits, split_folder
+from stiffnet.data.stl10 import stl10
 from stiffnet.errors import DataError
 from stiffnet.registry import Entry, Registry
 
@@ -15,25 +18,54 @@ Opener = Callable[[str, str | None], ImageSet | ImageFolder]  # where it is, whi
 
 
 def open_data(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet | ImageFolder:
-    """Open ``digits``, ``cifar10:DIR``, or a folder of class folders.
+    """Open ``digits``, ``cifar10:DIR``, a folder of class folders, or what else `DATA` lists.
 
     Args:
         spec: A name in `DATA`, with its folder after a colon where it needs one, or a path. A name
             wins over a folder of the same name; write ``./NAME`` for the folder.
-        split: ``"train"`` or ``"test"``; of a folder, the name of the folder within it. None gives
-            all the digits, CIFAR-10's test images, and a folder's own classes.
+        split: ``"train"`` or ``"test"``; of a folder, the name of the folder within it, where
+            ``val`` or the like does for ``test``. None gives all the digits, a folder's own
+            classes, and of the others the test images.
 
     Raises:
         UnknownNameError: If nothing is called `spec`.
         DataError: If what it names cannot be used.
     """
+    name, place = _parted(spec)
+    return DATA[name].value(place, split)
+
+
+def open_splits(
+    spec: str | os.PathLike[str],
+) -> tuple[ImageSet, ImageSet] | tuple[ImageFolder, ImageFolder]:
+    """Open the training and the test images of one data set, with the same classes in both.
+
+    Args:
+        spec: As in `open_data`. Of a folder, ``train`` and the first of ``val``, ``valid``,
+            ``validation`` and ``test`` in it.
+
+    Raises:
+        UnknownNameError: If nothing is called `spec`.
+        DataError: If a split is missing or cannot be used, or the splits' classes differ.
+    """
+    name, place = _parted(spec)
+    if name == "folder":
+        return folder_splits(_folder(place))
+    train, test = (DATA[name].value(place, split) for split in ("train", "test"))
+    assert isinstance(train, ImageSet)
+    assert isinstance(test, ImageSet)
+    return train, agreeing(test, train.classes, train.name, test.name)
+
+
+def _parted(spec: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return a data set's name and its place."""
     text = os.fspath(spec)
     name, colon, place = text.partition(":")
     known = {entry.name for entry in DATA}
     is_path = Path(text).is_dir() or (os.sep in text and not colon)
     if text and name not in known and is_path:
-        return _open_folder(text, split)
-    return DATA[name].value(place, split)
+        return "folder", text
+    return name, place
 
 
 def _open_digits(place: str, split: str | None) -> ImageSet:
@@ -42,23 +74,63 @@ def _open_digits(place: str, split: str | None) -> ImageSet:
     return digits(split)
 
 
-def _open_cifar10(place: str, split: str | None) -> ImageSet:
+def _open_files(name: str, reader: Callable[[str, str], ImageSet]) -> Opener:
+    """Return an opener for a data set whose files are in a folder."""
+
+    def opener(place: str, split: str | None) -> ImageSet:
+        if not place:
+            raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
+        return reader(place, split or "test")
+
+    return opener
+
+
+def _open_generated(place: str, split: str | None) -> ImageSet:
     if not place:
-        raise DataError("`cifar10` needs the folder with its files. Write `cifar10:DIR`.")
-    return cifar10(place, split or "test")
+        return generated(split or "test")
+    if not place.isdecimal():
+        raise DataError(
+            f"`generated` takes a number of images, and {place!r} was given. Write "
+            "`generated`, or `generated:1000`."
+        )
+    return generated(split or "test", int(place))
 
 
 def _open_folder(place: str, split: str | None) -> ImageFolder:
+    root = _folder(place)
+    if split is None:
+        return image_folder(root)
+    names = {"train": TRAINING, "test": TESTING}.get(split, ())
+    present = (root / split).is_dir() or not names
+    return image_folder(root / split if present else split_folder(root, names))
+
+
+def _folder(place: str) -> Path:
     if not place:
         raise DataError("`folder` needs its place. Write `folder:DIR`, or the path alone.")
-    return image_folder(Path(place, split) if split else place)
+    return Path(place)
 
 
 DATA: Registry[Opener] = Registry(
     "data set",
     [
         Entry("digits", _open_digits, "1,797 handwritten digits, 8×8, grey; embedded"),
-        Entry("cifar10", _open_cifar10, "`cifar10:DIR`, the official binary files; 32×32, colour"),
+        Entry(
+            "cifar10",
+            _open_files("cifar10", cifar10),
+            "`cifar10:DIR`, the official binary files; 32×32, colour",
+        ),
+        Entry(
+            "cifar100",
+            _open_files("cifar100", cifar100),
+            "`cifar100:DIR`, the official binary files; 32×32, colour, 100 classes",
+        ),
+        Entry(
+            "stl10",
+            _open_files("stl10", stl10),
+            "`stl10:DIR`, the official binary files; 96×96, colour",
+        ),
         Entry("folder", _open_folder, "a path, or `folder:DIR`: images in one folder per class"),
+        Entry("generated", _open_generated, "`generated:N`, stripes and checks under noise; 32×32"),
     ],
 )

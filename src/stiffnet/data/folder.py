@@ -1,23 +1,24 @@
 """Images in class folders, ``ROOT/CLASS/**/*.jpg``, decoded when they are needed."""
 
 import os
-import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
+from stiffnet.data.augment import Augmentation
+from stiffnet.data.decode import Middle, Varied, View, read_image, why_not
 from stiffnet.data.images import Preparation, in_batches
+from stiffnet.data.workers import check_workers, in_workers
 from stiffnet.errors import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF")  # no decoder beyond these is tried
+CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
 SPLITS = {"train", "training", "val", "valid", "validation", "test"}
 
 Decoded = tuple[Tensor, int] | str  # an image and its label, or what is wrong with the file
@@ -50,10 +51,72 @@ class ImageFolder:
         is kept. With a `limit`, that many are spread over every class, as in an `ImageSet`.
         `workers` is the number of processes that decode; the result does not depend on it.
         """
-        if workers < 0:
-            raise DataError(f"`workers` is {workers}. Give 0 to decode in this process, or more.")
+        check_workers(workers)
         indices = in_batches(self.labels, batch_size, limit)
         return FolderBatches(self, preparation, [chosen.tolist() for chosen in indices], workers)
+
+    def training_batches(
+        self,
+        preparation: Preparation,
+        augmentation: Augmentation,
+        indices: Sequence[npt.NDArray[np.int64]],
+        *,
+        seed: int,
+        epoch: int,
+        workers: int = 0,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the given samples, varied at random and prepared for a network, with their labels.
+
+        What a sample looks like is a function of `seed`, `epoch` and its index alone, whatever the
+        number of processes. Unless the crop is a resized one, it is taken of the image as
+        `batches` shows it.
+
+        Args:
+            preparation: What the network expects of its images.
+            augmentation: How they are varied.
+            indices: The samples of each batch, such as `order.epoch_batches` or some of its end.
+            seed: Of the run.
+            epoch: Number of the epoch.
+            workers: Number of processes that decode; 0 decodes in this one.
+
+        Raises:
+            DataError: If `workers` is negative; later, if a file is no image, or a process dies.
+        """
+        check_workers(workers)
+        view = Varied(preparation, augmentation, seed, epoch)
+        return _prepared(self, view, [chosen.tolist() for chosen in indices], workers)
+
+    def without_bad_images(
+        self, preparation: Preparation | None = None, *, workers: int = 0
+    ) -> tuple["ImageFolder", list[str]]:
+        """Decode every file once, and return the folder without those that cannot be read.
+
+        Args:
+            preparation: What the network expects of its images; by default, colour.
+            workers: Number of processes that decode; 0 decodes in this one.
+
+        Returns:
+            The folder without them, and a sentence on each that was left out.
+
+        Raises:
+            DataError: If no image of a class is left.
+        """
+        check_workers(workers)
+        view = Middle(preparation or Preparation((3, 32, 32), (0.0,) * 3, (1.0,) * 3))
+        indices = [part.tolist() for part in in_batches(self.labels, CHECKED_AT_ONCE, None)]
+        parts = in_workers(_Decoder(self, view), indices, _faults, workers)
+        faults = [fault for part in parts for fault in part]
+        kept = np.array([not fault for fault in faults])
+        for label, name in enumerate(self.classes):
+            of_class = np.flatnonzero(self.labels == label)
+            if not kept[of_class].any():
+                raise DataError(
+                    f"No image of the class {name!r} can be read, for example: "
+                    f"{faults[of_class[0]]}"
+                )
+        files = tuple(np.array(self.files, dtype=object)[kept])
+        left = replace(self, files=files, labels=self.labels[kept])
+        return left, [fault for fault in faults if fault]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +132,17 @@ class FolderBatches:
         return len(self.indices)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        loader = DataLoader(
-            _Decoder(self.source, self.preparation),
-            batch_sampler=self.indices,
-            num_workers=self.workers,
-            collate_fn=_collate,
-            generator=torch.Generator(),  # else it draws from the caller's random numbers
-        )
-        for batch in loader:
-            if isinstance(batch, str):
-                raise DataError(batch)
-            images, labels = batch
-            yield self.preparation(images), labels
+        return _prepared(self.source, Middle(self.preparation), self.indices, self.workers)
+
+
+def _prepared(
+    source: ImageFolder, view: View, indices: list[list[int]], workers: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    for batch in in_workers(_Decoder(source, view), indices, _collate, workers):
+        if isinstance(batch, str):
+            raise DataError(batch)
+        images, labels = batch
+        yield view.preparation(images), labels
 
 
 def image_folder(root: str | os.PathLike[str]) -> ImageFolder:
@@ -167,65 +229,17 @@ def _refuse_escape(path: Path, inside: Path) -> None:
 class _Decoder(Dataset[Decoded]):
     """Reads one file at a time; hands a fault on as text, which no worker process can garble."""
 
-    def __init__(self, source: ImageFolder, preparation: Preparation) -> None:
+    def __init__(self, source: ImageFolder, view: View) -> None:
         self.source = source
-        self.preparation = preparation
+        self.view = view
 
     def __getitem__(self, index: int) -> Decoded:
         path = self.source.root / self.source.files[index]
         try:
-            return _decode(path, self.preparation), int(self.source.labels[index])
+            image = read_image(path, self.view.preparation.input_size[0])
+            return self.view(image, index), int(self.source.labels[index])
         except Exception as error:  # Pillow's decoders raise nearly every type
-            return (
-                f"{path} is not an image that can be read: {_reason(path, error)}. "
-                "Replace it or take it away."
-            )
-
-
-def _decode(path: Path, preparation: Preparation) -> Tensor:
-    """Return the middle of an image as uint8 (channel, height, width)."""
-    channels, height, width = preparation.input_size
-    if path.exists() and not path.is_file():
-        raise ValueError("it is a pipe or a device")  # which could keep us waiting for ever
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # odd metadata does not make an image unusable
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(path, formats=FORMATS) as opened:
-            opened.load()
-            image = _eight_bits(ImageOps.exif_transpose(opened))
-            image = image.convert("L" if channels == 1 else "RGB")
-    scale = max(width / image.width, height / image.height) / preparation.crop
-    left = (image.width - width / scale) / 2
-    upper = (image.height - height / scale) / 2
-    # One step, since scaling a very long image first would need its whole length in memory.
-    box = (max(left, 0), max(upper, 0), image.width - max(left, 0), image.height - max(upper, 0))
-    pixels = np.array(image.resize((width, height), _resampling(preparation), box=box))
-    return torch.from_numpy(pixels.reshape(height, width, -1)).permute(2, 0, 1).contiguous()
-
-
-def _resampling(preparation: Preparation) -> Image.Resampling:
-    names = Image.Resampling.__members__
-    return names.get(preparation.interpolation.upper(), Image.Resampling.BILINEAR)
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit grey values, which Pillow would cut off at 255."""
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.mode in ("I", "F"):
-        raise ValueError("it has 32 bits a pixel, and 8 or 16 are read")
-    return image
-
-
-def _reason(path: Path, error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "it is gone"
-    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return "it would unpack to more pixels than is safe"
-    if isinstance(error, UnidentifiedImageError):
-        return "it is empty" if path.stat().st_size == 0 else "it has no known image format"
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+            return why_not(path, error)
 
 
 def _collate(samples: list[Decoded]) -> tuple[Tensor, Tensor] | str:
@@ -236,3 +250,8 @@ def _collate(samples: list[Decoded]) -> tuple[Tensor, Tensor] | str:
         images.append(sample[0])
         labels.append(sample[1])
     return torch.stack(images), torch.tensor(labels)
+
+
+def _faults(samples: list[Decoded]) -> list[str]:
+    """Return what is wrong with each file; nothing, mostly."""
+    return [sample if isinstance(sample, str) else "" for sample in samples]

@@ -1,7 +1,8 @@
 """Images in memory (or mapped from a file), and batches of them ready for a network."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stiffnet.data.augment import Augmentation
 from stiffnet.errors import DataError
 
 
@@ -66,11 +68,12 @@ class ImageSet:
                 f"The images of {self.name} are {self.images.dtype} of shape "
                 f"{self.images.shape}. Give uint8 of shape (sample, channel, height, width)."
             )
-        if len(self.images) != len(self.labels):
+        if self.labels.ndim != 1 or len(self.images) != len(self.labels):
             raise DataError(
-                f"{self.name} has {len(self.images):,} images and {len(self.labels):,} labels. "
-                "Give one label for each image."
+                f"{self.name} has {len(self.images):,} images and {len(self.labels):,} labels, of "
+                f"shape {self.labels.shape}. Give one label for each image."
             )
+        _check_labels(self.name, self.labels, len(self.classes))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -89,6 +92,34 @@ class ImageSet:
         """
         return Batches(self, preparation, in_batches(self.labels, batch_size, limit))
 
+    def training_batches(
+        self,
+        preparation: Preparation,
+        augmentation: Augmentation,
+        indices: Sequence[npt.NDArray[np.int64]],
+        *,
+        seed: int,
+        epoch: int,
+        workers: int = 0,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the given samples, varied at random and prepared for a network, with their labels.
+
+        What a sample looks like is a function of `seed`, `epoch` and its index alone.
+
+        Args:
+            preparation: What the network expects of its images.
+            augmentation: How they are varied.
+            indices: The samples of each batch, such as `order.epoch_batches` or some of its end.
+            seed: Of the run.
+            epoch: Number of the epoch.
+            workers: For the interface's sake: images in memory need no processes of their own.
+        """
+        for chosen in indices:
+            images, labels = _taken(self, chosen)
+            chances = augmentation.chances(seed, epoch, chosen)
+            varied = augmentation(images, preparation.input_size[1:], chances)
+            yield preparation(varied), labels
+
 
 @dataclass(frozen=True, eq=False)
 class Batches:
@@ -103,9 +134,46 @@ class Batches:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for chosen in self.indices:
-            images = torch.from_numpy(np.array(self.source.images[chosen]))
-            labels = torch.from_numpy(np.array(self.source.labels[chosen]))
+            images, labels = _taken(self.source, chosen)
             yield self.preparation(images), labels
+
+
+def _check_labels(name: str, labels: npt.NDArray[Any], classes: int) -> None:
+    """Raise a DataError on the first label that is no class's number."""
+    if labels.dtype.kind not in "iu":
+        where = int(np.argmax(labels != np.rint(labels))) if labels.dtype.kind == "f" else 0
+        raise DataError(
+            f"The labels of {name} are {labels.dtype}, not integers: sample {where} has "
+            f"{labels[where]}. Give the classes' numbers as int64."
+        )
+    outside = (labels < 0) | (labels >= classes)
+    if outside.any():
+        where = int(outside.argmax())
+        raise DataError(
+            f"Sample {where} of {name} has label {labels[where]}, but its {classes} classes are "
+            f"numbered from 0 to {classes - 1}. Correct the label, or leave the sample out."
+        )
+
+
+def _taken(source: ImageSet, chosen: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    images = np.array(source.images[chosen], order="C")
+    return torch.from_numpy(images), torch.from_numpy(source.labels[chosen].astype(np.int64))
+
+
+class _InBatches(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def indices(self) -> list[Any]: ...
+
+
+B = TypeVar("B", bound=_InBatches)
+
+
+def part_of(batches: B, rank: int, ranks: int) -> B:
+    """Return the batches of one rank: whole ones, so that the ranks in turn give all in order."""
+    first, last = (len(batches.indices) * number // ranks for number in (rank, rank + 1))
+    return replace(batches, indices=batches.indices[first:last])
 
 
 def spread(labels: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
-from stiffnet.files import atomic_write
+from stiffnet.files import atomic_write, atomic_write_all
 
 MANIFEST = "MANIFEST.json"
 WEIGHTS = "weights.safetensors"
@@ -46,6 +46,7 @@ class ModelFolder:
     form: str
     made_by: Mapping[str, Fact]
     versions: Mapping[str, str]
+    parts: tuple[str, ...]
 
     @property
     def weights(self) -> Path:
@@ -55,7 +56,7 @@ class ModelFolder:
 
 def write_folder(
     path: str | os.PathLike[str],
-    model: nn.Module,
+    model: nn.Module | Mapping[str, Tensor],
     *,
     name: str,
     options: Mapping[str, Fact],
@@ -63,6 +64,7 @@ def write_folder(
     preparation: Preparation,
     made_by: Mapping[str, Fact],
     form: str = "train",
+    parts: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write `model` to the folder `path`: the weights first, the manifest last.
 
@@ -72,13 +74,15 @@ def write_folder(
 
     Args:
         path: Folder to write to; made if it is not there.
-        model: Network whose parameters and buffers are kept. Shared tensors are stored once.
+        model: Network whose parameters and buffers are kept, or its state dict. Shared tensors
+            are stored once.
         name: What `stiffnet.create_model` builds it from, such as ``"resnet20_cifar"``.
         options: Constructor options, such as ``{"num_classes": 10}``.
         classes: Name of each class, in the order of the logits.
         preparation: What the network expects of its images.
         made_by: Where the weights come from: command, data, seed, epochs, accuracy.
         form: ``"train"``, as the backbone is trained.
+        parts: Further files of the folder by name; they are sealed like the weights.
 
     Raises:
         CheckpointError: If something given cannot be written down, such as a NaN.
@@ -101,9 +105,11 @@ def write_folder(
         "made_by": dict(made_by),
         "versions": {package: _version(package) for package in ("stiffnet", "torch", "timm")},
     }
-    weights = safetensors.torch.save(_stored_tensors(model))
+    state = model.state_dict() if isinstance(model, nn.Module) else model
+    files = {WEIGHTS: safetensors.torch.save(_stored_tensors(state)), **(parts or {})}
     content["parts"] = {
-        WEIGHTS: {"size": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}
+        part: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for part, data in files.items()
     }
     try:
         _interpret(folder, content)  # what we would refuse to read we do not write
@@ -113,7 +119,7 @@ def write_folder(
             f"The model cannot be written to {folder}, because of its manifest: {error}. "
             "Names must be text, and facts plain text or finite numbers."
         ) from error
-    atomic_write(folder / WEIGHTS, weights)
+    atomic_write_all({folder / part: data for part, data in files.items()})
     atomic_write(folder / MANIFEST, sealed)
     return folder
 
@@ -153,9 +159,8 @@ def same_tensors(state: Mapping[str, Tensor]) -> dict[str, str]:
     return result
 
 
-def _stored_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return each tensor of `model` once, on the CPU, none of them overlapping another."""
-    state = model.state_dict()
+def _stored_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return each tensor of `state` once, on the CPU, none of them overlapping another."""
     own = {name for name, kept in same_tensors(state).items() if name == kept}
     return {name: state[name].detach().cpu().contiguous().clone() for name in sorted(own)}
 
@@ -223,6 +228,7 @@ def _interpret(
     for key in ("options", "made_by", "versions"):
         _require(key, _is_table(content[key]))
     _require("versions", all(isinstance(text, str) for text in content["versions"].values()))
+    parts = _parts(content["parts"])
     said = ModelFolder(
         path=folder,
         name=content["name"],
@@ -232,8 +238,9 @@ def _interpret(
         form=content["form"],
         made_by=content["made_by"],
         versions=content["versions"],
+        parts=tuple(parts),
     )
-    return said, _parts(content["parts"])
+    return said, parts
 
 
 def _preparation(value: Any) -> Preparation:
@@ -256,7 +263,7 @@ def _parts(value: Any) -> dict[str, tuple[int, str]]:
     _require("parts", isinstance(value, dict) and WEIGHTS in value)
     result = {}
     for name, facts in value.items():
-        if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
+        if name in ("", ".", "..", MANIFEST) or any(sign in name for sign in "/\\\0"):
             raise ValueError(f"it names a part outside its folder, {name!r}")
         _require(name, isinstance(facts, dict) and facts.keys() == {"size", "sha256"})
         _require(name, isinstance(facts["size"], int) and isinstance(facts["sha256"], str))

@@ -1,0 +1,86 @@
+"""A training run on the terminal: a bar on stderr, a line for each epoch on stdout."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from stiffnet.cli.progress import note
+from stiffnet.train.recipe import Recipe
+from stiffnet.train.run import Audience
+from stiffnet.train.tally import Tally
+from stiffnet.train.trackers import Tracker, open_tracker
+
+PATIENCE = 20  # steps between looks at the loss, which wait for the device
+
+
+class Follower(Audience):
+    """Shows a run and hands its rows on."""
+
+    def __init__(self, recipe: Recipe, folder: Path, trackers: Sequence[str] = ()) -> None:
+        self.recipe, self.folder, self.wanted = recipe, folder, trackers
+        self.trackers: list[Tracker] = []
+        self.stack = ExitStack()
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.steps = 0
+
+    def __enter__(self) -> "Follower":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stack.close()
+
+    def begin(self, images: int, done: int) -> None:
+        """Open the bar and the trackers."""
+        for name in self.wanted:
+            tracker = open_tracker(name, self.folder, asdict(self.recipe))
+            self.stack.callback(tracker.close)
+            self.trackers.append(tracker)
+        console = Console(stderr=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:.1f} %"),
+            TimeRemainingColumn(),
+        )
+        self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.stack.enter_context(self.bar)
+        self.task = self.bar.add_task(self.recipe.model, total=images, completed=done)
+
+    def step(self, images: int, tally: Tally) -> None:
+        """Move the bar."""
+        assert self.bar
+        self.bar.advance(self.task, images)
+        self.steps += 1
+        if self.steps % PATIENCE == 0 and not self.bar.disable:
+            now = tally.outcome()
+            text = f"{self.recipe.model}  loss {now.loss:.3f}  top-1 {now.top1:.1%}"
+            self.bar.update(self.task, description=text)
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """Print a line."""
+        tns = f", TNS {row['tns']:.3f} ± {row['tns_se']:.3f}" if "tns" in row else ""
+        print(
+            f"epoch {row['epoch']}/{self.recipe.epochs}: "
+            f"train loss {row['train_loss']:.4f}, top-1 {row['train_top1']:.2%}; "
+            f"test loss {row['test_loss']:.4f}, top-1 {row['test_top1']:.2%}, "
+            f"top-5 {row['test_top5']:.2%}{tns}; {row['images_per_second']:.0f} images/s",
+            flush=True,
+        )
+        for tracker in self.trackers:
+            tracker.log(row)
+
+    def note(self, text: str) -> None:
+        """Say it on stderr."""
+        note(text)

@@ -1,0 +1,147 @@
+"""``stiffnet train``: a network, a recipe and data in; a run that survives out."""
+
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stiffnet.cli.devices import Device, check_device
+
+if TYPE_CHECKING:
+    from stiffnet.train.recipe import Recipe
+    from stiffnet.train.run import Result
+
+
+class Strategy(StrEnum):
+    """How the ranks of one run share the work."""
+
+    auto = "auto"
+    ddp = "ddp"
+    fsdp = "fsdp"
+
+
+def train(
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help="A timm name, torchvision:NAME, or our folder.")
+    ] = "",
+    data: Annotated[
+        str,
+        typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder with train/ and val/."),
+    ] = "",
+    recipe: Annotated[
+        str, typer.Option(metavar="R", help="A name from `stiffnet list recipes`, or a file.")
+    ] = "",
+    attention: Annotated[str, typer.Option(metavar="A", help="A module for every step.")] = "",
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Of weights, order and augmentation.")
+    ] = None,
+    settings: Annotated[
+        list[str], typer.Option("--set", metavar="FIELD=VALUE", help="Any field of the recipe.")
+    ] = [],  # noqa: B006  # typer copies it
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="For the run [runs/MODEL-FINGERPRINT].")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
+    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
+    devices: Annotated[
+        int, typer.Option(min=1, help="Of this machine; torchrun and SLURM decide themselves.")
+    ] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
+    strategy: Annotated[Strategy, typer.Option(help="How ranks share the work.")] = Strategy.auto,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files.")] = 0,
+    save_every: Annotated[
+        int, typer.Option(min=0, help="Steps between checkpoints; 0: after each epoch only.")
+    ] = 0,
+    tns: Annotated[
+        int, typer.Option(min=0, help="Measure TNS on this many test images after each epoch.")
+    ] = 0,
+    tracker: Annotated[
+        list[str], typer.Option(metavar="T", help="Also log to tensorboard or trackio.")
+    ] = [],  # noqa: B006  # typer copies it
+) -> None:
+    """Train a network by a recipe. Kill it at any moment: `--resume` loses nothing."""
+    from stiffnet.cli.following import Follower
+    from stiffnet.train.run import Machinery, run
+
+    check_device(device)
+    wanted = _recipe(recipe, model, data, attention, seed, settings, out if resume else None)
+    folder = out or Path("runs") / f"{_plain(wanted.model)}-{wanted.fingerprint}"
+    with Follower(wanted, folder, tracker) as follower:
+        result = run(
+            wanted,
+            folder,
+            resume=resume,
+            command=shlex.join(["stiffnet", *sys.argv[1:]]),
+            machinery=Machinery(
+                device=device.value,
+                devices=devices,
+                nodes=nodes,
+                strategy=strategy.value,
+                workers=workers,
+                save_every=save_every,
+                tns=tns,
+            ),
+            audience=follower,
+        )
+    if result.rank == 0:
+        print(_told(result))
+
+
+def _recipe(
+    recipe: str,
+    model: str,
+    data: str,
+    attention: str,
+    seed: int | None,
+    settings: list[str],
+    there: Path | None,
+) -> "Recipe":
+    """Put the recipe together: the run's own when it is resumed, and what was said on top."""
+    from stiffnet.errors import RecipeError
+    from stiffnet.train.reading import build_recipe
+
+    if there is not None and not recipe and (there / "recipe.toml").exists():
+        recipe = str(there / "recipe.toml")
+    elif not model:
+        raise RecipeError(
+            "No network was given. Write its name, as in `stiffnet train resnet20_cifar`."
+        )
+    said: dict[str, object] = {
+        "model": model,
+        "data": data,
+        "attention": attention,
+        "seed": seed,
+    }
+    pairs = dict(_pair(text) for text in settings)
+    known = {key: value for key, value in said.items() if value not in ("", None)}
+    return build_recipe(recipe or "quick", pairs, **known)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    from stiffnet.errors import RecipeError
+
+    field, sign, value = text.partition("=")
+    if not sign:
+        raise RecipeError(f"`--set {text}` names no value. Write `--set FIELD=VALUE`.")
+    return field.strip(), value.strip()
+
+
+def _plain(name: str) -> str:
+    import re
+
+    return re.sub(r"[^\w.-]+", "_", Path(name).name)
+
+
+def _told(result: "Result") -> str:
+    last, best = result.history[-1], result.best
+    return (
+        f"Test accuracy after the last epoch: {last['test_top1']:.2%} (top-5 "
+        f"{last['test_top5']:.2%}). Best epoch, chosen on the test set: {best['epoch']}, "
+        f"{best['test_top1']:.2%}.\n"
+        f"The network: {result.folder.final}\n"
+        f"Measure it:  stiffnet measure {result.folder.final} --data D\n"
+        f"The log:     {result.folder.log}"
+    )

@@ -1,0 +1,110 @@
+"""One image file as 8-bit pixels, or one sentence that says why it has none."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from stiffnet.data.augment import Augmentation
+from stiffnet.data.images import Preparation
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF")  # no decoder beyond these is tried
+
+
+@dataclass(frozen=True)
+class Middle:
+    """Shows the middle of an image, whole but for what the network's proportions cut away."""
+
+    preparation: Preparation
+
+    def __call__(self, image: Image.Image, sample: int) -> Tensor:
+        """Return uint8 (channel, height, width)."""
+        _, height, width = self.preparation.input_size
+        scale = max(width / image.width, height / image.height) / self.preparation.crop
+        left = max((image.width - width / scale) / 2, 0)
+        upper = max((image.height - height / scale) / 2, 0)
+        # One step, since scaling a very long image first would need its whole length in memory.
+        box = (left, upper, image.width - left, image.height - upper)
+        return _pixels(image.resize((width, height), _resampling(self.preparation), box=box))
+
+
+@dataclass(frozen=True)
+class Varied:
+    """Shows an image as an augmentation has it in one epoch of one run."""
+
+    preparation: Preparation
+    augmentation: Augmentation
+    seed: int
+    epoch: int
+
+    def __call__(self, image: Image.Image, sample: int) -> Tensor:
+        """Return uint8 (channel, height, width)."""
+        size = self.preparation.input_size[1:]
+        chances = self.augmentation.chances(self.seed, self.epoch, np.array([sample]))
+        if self.augmentation.crop != "resized":
+            pixels = Middle(self.preparation)(image, sample)
+            return self.augmentation(pixels[None], size, chances)[0]
+        [[top, left, tall, wide]] = self.augmentation.boxes(chances, image.height, image.width)
+        box = image.crop((int(left), int(top), int(left + wide), int(top + tall)))
+        pixels = _pixels(box.resize(size[::-1], _resampling(self.preparation)))
+        return self.augmentation.mirror(pixels[None], chances)[0]
+
+
+View = Middle | Varied
+
+
+def read_image(path: Path, channels: int) -> Image.Image:
+    """Decode a file, turned as its camera says, in grey (for one channel) or colour."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is a pipe or a device")  # which could keep us waiting for ever
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd metadata does not make an image unusable
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(path, formats=FORMATS) as opened:
+            opened.load()
+            image = _eight_bits(ImageOps.exif_transpose(opened))
+            return image.convert("L" if channels == 1 else "RGB")
+
+
+def why_not(path: Path, error: Exception) -> str:
+    """Return the sentence about a file that `read_image` failed on."""
+    return (
+        f"{path} is not an image that can be read: {_reason(path, error)}. "
+        "Replace it or take it away."
+    )
+
+
+def _reason(path: Path, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "it is gone"
+    if isinstance(error, PermissionError):
+        return "you may not read it"
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return "it would unpack to more pixels than is safe"
+    if isinstance(error, UnidentifiedImageError):
+        return "it is empty" if path.stat().st_size == 0 else "it has no known image format"
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _pixels(image: Image.Image) -> Tensor:
+    pixels = np.array(image).reshape(image.height, image.width, -1)
+    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+def _resampling(preparation: Preparation) -> Image.Resampling:
+    names = Image.Resampling.__members__
+    return names.get(preparation.interpolation.upper(), Image.Resampling.BILINEAR)
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Scale 16-bit grey values, which Pillow would cut off at 255."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError("it has 32 bits a pixel, and 8 or 16 are read")
+    return image

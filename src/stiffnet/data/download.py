@@ -1,0 +1,275 @@
+"""Fetching a data set from its makers, when somebody asks for it: over https, checked, or not at all.
+
+The SHA-256 of each archive was taken from several independent publications that agree, since the
+makers give none (they, or torchvision for them, give an MD5). Of CIFAR-10, the unpacked files were
+compared with an independent copy as well.
+"""
+
+import hashlib
+import http.client
+import os
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from stiffnet.data.archive import extract
+from stiffnet.errors import CorruptFileError, DataError, StorageError, UnknownNameError
+from stiffnet.files import check_writable
+from stiffnet.registry import unknown
+
+CHUNK = 1 << 20
+SILENCE = 60  # seconds without a byte, after which the connection counts as dead
+CIFAR = "https://www.cs.toronto.edu/~kriz"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an archive is, how it is known again, and what is in it."""
+
+    url: str
+    size: int
+    sha256: str
+    folder: str  # that it unpacks to
+    files: Mapping[str, int]  # their sizes in bytes
+
+    @property
+    def file(self) -> str:
+        """Name of the archive."""
+        return self.url.rpartition("/")[2]
+
+
+SOURCES = {
+    "cifar10": Source(
+        url=f"{CIFAR}/cifar-10-binary.tar.gz",
+        size=170_052_171,
+        sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        folder="cifar-10-batches-bin",
+        files={
+            **{f"data_batch_{number}.bin": 30_730_000 for number in range(1, 6)},
+            "test_batch.bin": 30_730_000,
+        },
+    ),
+    "cifar100": Source(
+        url=f"{CIFAR}/cifar-100-binary.tar.gz",
+        size=168_513_733,
+        sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        folder="cifar-100-binary",
+        files={"train.bin": 153_700_000, "test.bin": 30_740_000},
+    ),
+    "stl10": Source(
+        url="https://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+        size=2_640_397_119,
+        sha256="f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866",
+        folder="stl10_binary",
+        files={
+            "train_X.bin": 138_240_000,
+            "train_y.bin": 5_000,
+            "test_X.bin": 221_184_000,
+            "test_y.bin": 8_000,
+        },
+    ),
+}
+
+
+class Response(Protocol):
+    """What a server answers: as much of `http.client.HTTPResponse` as is needed here."""
+
+    status: int
+
+    def read(self, amount: int, /) -> bytes:
+        """Return the next bytes, or none at the end."""
+        ...
+
+
+Opener = Callable[[str, int], AbstractContextManager[Response]]  # an address, the first byte wanted
+
+
+def download(
+    name: str,
+    folder: str | os.PathLike[str],
+    *,
+    on_bytes: Callable[[int], None] = lambda count: None,
+    opener: Opener | None = None,
+) -> Path:
+    """Fetch a data set and unpack it, unless it is there.
+
+    Whatever interrupts it, the unpacked folder is complete or absent, and the next call goes on
+    with what had come.
+
+    Args:
+        name: One of `SOURCES`.
+        folder: Where the data set's own folder comes to be.
+        on_bytes: Told the number of bytes of the archive whenever some have come.
+        opener: Opens addresses; the default knows https alone.
+
+    Returns:
+        The folder with the files, which ``NAME:DIR`` takes.
+
+    Raises:
+        UnknownNameError: If no such data set is fetched.
+        DataError: If the connection fails.
+        CorruptFileError: If something else came than the data set.
+        StorageError: If it cannot be written.
+    """
+    source = _source(name)
+    target = Path(folder) / source.folder
+    if _complete(target, source):
+        return target
+    if target.exists():
+        raise StorageError(
+            f"{target} is there, but is not the whole of {name}. Take it away, and try again."
+        )
+    archive = fetch_archive(name, folder, on_bytes=on_bytes, opener=opener)
+    workplace = Path(folder) / f".{source.folder}.unpacked"
+    try:
+        shutil.rmtree(workplace, ignore_errors=True)  # that an interrupted call left
+        unpacked = extract(archive, workplace) / source.folder
+        if not _complete(unpacked, source):
+            raise CorruptFileError(f"{archive} does not hold {name}. Take it away, and try again.")
+        os.replace(unpacked, target)
+        archive.unlink()
+    except OSError as error:
+        raise _not_written(target, error) from error
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+    return target
+
+
+def fetch_archive(
+    name: str,
+    folder: str | os.PathLike[str],
+    *,
+    on_bytes: Callable[[int], None] = lambda count: None,
+    opener: Opener | None = None,
+) -> Path:
+    """Fetch a data set's archive, unless it is there; its file appears when its SHA-256 is right.
+
+    Arguments and errors are those of `download`.
+    """
+    source = _source(name)
+    target = Path(folder) / source.file
+    check_writable(folder)
+    if (
+        target.is_file()
+        and target.stat().st_size == source.size
+        and _sha256(target) == source.sha256
+    ):
+        return target
+    part = target.with_name(f".{source.file}.part")
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        _receive(source, part, on_bytes, opener or https_only)
+        found = _sha256(part)
+        if part.stat().st_size != source.size or found != source.sha256:
+            part.unlink()
+            raise CorruptFileError(
+                f"{source.url} gave another file than is known as {name}: its SHA-256 begins with "
+                f"{found[:12]}, not {source.sha256[:12]}. It was thrown away; try again later."
+            )
+        os.replace(part, target)
+    except OSError as error:
+        raise _not_written(target, error) from error
+    return target
+
+
+def https_only(url: str, start: int) -> AbstractContextManager[Response]:
+    """Open an https address from byte `start` on, and follow redirections to https alone.
+
+    Raises:
+        DataError: If the address is another, or leads to another.
+    """
+    _refuse_other(url)
+    director = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPErrorProcessor,
+        _HttpsRedirects,
+    ):
+        director.add_handler(handler())
+    headers = {"User-Agent": "stiffnet", **({"Range": f"bytes={start}-"} if start else {})}
+    opened: http.client.HTTPResponse = director.open(
+        urllib.request.Request(url, headers=headers),  # noqa: S310, https was seen to
+        timeout=SILENCE,
+    )
+    return opened
+
+
+class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        _refuse_other(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _refuse_other(url: str) -> None:
+    if not url.startswith("https://"):
+        raise DataError(
+            f"{url} is no https address, so it was not opened. Fetch it by other means."
+        )
+
+
+def _source(name: str) -> Source:
+    if name not in SOURCES:
+        raise UnknownNameError(unknown("data set to fetch", name, SOURCES))
+    return SOURCES[name]
+
+
+def _complete(folder: Path, source: Source) -> bool:
+    """Tell if all files are there and have their sizes."""
+    return all(
+        (folder / name).is_file() and (folder / name).stat().st_size == size
+        for name, size in source.files.items()
+    )
+
+
+def _receive(source: Source, part: Path, on_bytes: Callable[[int], None], opener: Opener) -> None:
+    """Bring a file that has begun to come to its end."""
+    present = part.stat().st_size if part.is_file() else 0
+    if present >= source.size:
+        return
+    for piece, start in _pieces(source, present, opener):
+        with part.open("r+b" if part.exists() else "wb") as stream:
+            stream.seek(start)
+            stream.truncate()
+            stream.write(piece)
+        on_bytes(len(piece))
+
+
+def _pieces(source: Source, present: int, opener: Opener) -> Iterator[tuple[bytes, int]]:
+    """Yield what comes, and where in the file it belongs."""
+    try:
+        with opener(source.url, present) as response:
+            place = present if response.status == http.client.PARTIAL_CONTENT else 0
+            while place <= source.size and (piece := response.read(CHUNK)):
+                yield piece, place
+                place += len(piece)
+    except DataError:
+        raise
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(getattr(error, "reason", "") or error) or type(error).__name__
+        raise DataError(
+            f"{source.url} could not be fetched: {reason}. Check the connection and try again; "
+            "it goes on where it stopped."
+        ) from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _not_written(path: Path, error: OSError) -> StorageError:
+    if isinstance(error, StorageError):
+        return error
+    return StorageError(
+        f"{path} could not be written: {error.strerror or error}. Free some space, or choose "
+        "another place."
+    )

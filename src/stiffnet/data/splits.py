@@ -1,0 +1,86 @@
+"""Training and test images that belong together: the same classes, under the same numbers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from stiffnet.data.folder import ImageFolder, image_folder
+from stiffnet.data.images import ImageSet
+from stiffnet.errors import DataError
+
+Data = TypeVar("Data", ImageSet, ImageFolder)
+
+TRAINING = ("train", "training")
+TESTING = ("val", "valid", "validation", "test")
+SHOWN = 5  # names of classes in a sentence
+
+
+def folder_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
+    """Open ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``.
+
+    Raises:
+        DataError: If one is missing, or cannot be used, or their classes differ.
+    """
+    train, test = (image_folder(split_folder(root, names)) for names in (TRAINING, TESTING))
+    return train, agreeing(test, train.classes, f"{train.root}", f"{test.root}")
+
+
+def split_folder(root: str | Path, names: Sequence[str]) -> Path:
+    """Return the first folder in `root` that has one of these names.
+
+    Raises:
+        DataError: If there is none.
+    """
+    top = Path(root)
+    if not top.is_dir():
+        raise DataError(f"{top} is not a folder. Give the one that holds `train` and `val`.")
+    for name in names:
+        if (top / name).is_dir():
+            return top / name
+    raise DataError(
+        f"{top} has no folder {' or '.join(f'`{name}`' for name in names)}. Put a folder for each "
+        f"class into {top / names[0]}."
+    )
+
+
+def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
+    """Return the test images with labels that count through `classes`: names are what is matched.
+
+    Args:
+        test: Images of any order of classes.
+        classes: Names that the network was, or will be, trained with.
+        here: What holds `classes`, for the message.
+        there: What holds `test`, for the message.
+
+    Raises:
+        DataError: If a class is in one of them only; it names all such classes, of both.
+    """
+    missing = [name for name in classes if name not in set(test.classes)]
+    extra = [name for name in test.classes if name not in set(classes)]
+    if missing or extra:
+        only = [
+            f"only {place} has {_listed(names)}"
+            for place, names in ((here, missing), (there, extra))
+            if names
+        ]
+        raise DataError(
+            f"The classes differ: {', and '.join(only)}. Give both the same classes, by name."
+        )
+    if tuple(test.classes) == tuple(classes):
+        return test
+    number = {name: label for label, name in enumerate(classes)}
+    mapped = np.array([number[name] for name in test.classes], dtype=np.int64)
+    return replace(test, labels=mapped[test.labels], classes=tuple(classes))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Name a few.
+
+    >>> _listed(["cat", "dog"]), _listed(list("abcdefg"))
+    ("'cat', 'dog'", "'a', 'b', 'c', 'd', 'e' and 2 more")
+    """
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(repr, names[:SHOWN])) + more

@@ -1,0 +1,87 @@
+"""Work on a list of samples in other processes, batch by batch and in order."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from stiffnet.errors import DataError
+
+Sample = TypeVar("Sample")
+Batch = TypeVar("Batch")
+
+PATIENCE = 600  # seconds for one batch; a process that takes longer hangs
+
+
+def check_workers(workers: int) -> None:
+    """Raise a DataError if there cannot be so many processes."""
+    if workers < 0:
+        raise DataError(f"`workers` is {workers}. Give 0 to decode in this process, or more.")
+
+
+def in_workers(
+    dataset: Dataset[Sample],
+    indices: Sequence[list[int]],
+    collate: Callable[[list[Sample]], Batch],
+    workers: int,
+) -> Iterator[Batch]:
+    """Yield ``collate([dataset[i] for i in batch])`` of every batch; `workers` processes do it.
+
+    Raises:
+        DataError: If one of the processes is killed, or nothing comes from it for ten minutes.
+    """
+    waits = workers > 0 and _in_main_thread()  # elsewhere PyTorch looks whether they are alive
+    loader = DataLoader(
+        dataset,
+        batch_sampler=indices,
+        num_workers=workers,
+        collate_fn=collate,
+        timeout=PATIENCE if waits else 0,
+        generator=torch.Generator(),  # else it draws from the caller's random numbers
+    )
+    done, reason = 0, ""
+    try:
+        for batch in loader:
+            done += 1
+            with _deaths_told_later():
+                yield batch
+    except (RuntimeError, OSError) as error:
+        reason = str(error).partition(". ")[0].strip().rstrip(".")
+        if isinstance(error, RuntimeError) and "DataLoader" not in reason:
+            raise
+    if reason:  # raised out here, the error does not hold on to the other processes
+        raise DataError(
+            f"A process that reads images ended or hangs, at batch {done + 1} of "
+            f"{len(indices)}: {reason}. Memory may have run out: give fewer `workers`, "
+            "or 0 to read in this process."
+        )
+
+
+@contextlib.contextmanager
+def _deaths_told_later() -> Iterator[None]:
+    """While the caller works with a batch, hold back the signal that a process has died.
+
+    PyTorch's handler raises wherever the program happens to be, which is nobody's fault there. It
+    gets the signal when the next batch is asked for.
+    """
+    before = signal.getsignal(signal.SIGCHLD)
+    if not _in_main_thread() or before is None:
+        yield
+        return
+    told: list[int] = []
+    signal.signal(signal.SIGCHLD, lambda number, _: told.append(number))
+    try:
+        yield
+    finally:
+        if _in_main_thread():
+            signal.signal(signal.SIGCHLD, before)
+    if told:
+        signal.raise_signal(signal.SIGCHLD)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

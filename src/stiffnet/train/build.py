@@ -1,0 +1,109 @@
+"""From a recipe to what it names: the data, the network, and the network in training."""
+
+from dataclasses import replace
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from stiffnet.data import open_splits
+from stiffnet.data.augment import Augmentation
+from stiffnet.errors import CheckpointError, RecipeError
+from stiffnet.network.load import LoadedModel, is_model_name, open_model
+from stiffnet.train.average import Average
+from stiffnet.train.checkpoint import About
+from stiffnet.train.groups import parameter_groups
+from stiffnet.train.loop import Lesson, Trainee
+from stiffnet.train.noise import add_batch_noise, add_noise
+from stiffnet.train.norms import synchronise
+from stiffnet.train.ranks import is_sharded
+from stiffnet.train.reading import to_toml
+from stiffnet.train.recipe import Recipe
+
+
+def open_subject(
+    recipe: Recipe, *, workers: int = 0, command: str = ""
+) -> tuple[Lesson, LoadedModel, About]:
+    """Open the data and the network of a recipe, and see that they belong together.
+
+    Raises:
+        DataError: If the data cannot be used.
+        CheckpointError: If the network's classes are not those of the data.
+        RecipeError: If the recipe asks for what there is not.
+    """
+    if recipe.attention != "none":
+        raise RecipeError(
+            f"`attention` is {recipe.attention!r}, and this version trains plain networks. "
+            "Leave it out, or write `none`."
+        )
+    train, test = open_splits(recipe.data)
+    loaded = open_model(
+        recipe.model,
+        weights=recipe.weights or None,
+        num_classes=len(train.classes) if is_model_name(recipe.model) else None,
+        seed=recipe.seed,
+    )
+    _same_classes(loaded, train.classes)
+    preparation = loaded.preparation
+    if recipe.image_size:
+        channels = preparation.input_size[0]
+        size = (channels, recipe.image_size, recipe.image_size)
+        preparation = replace(preparation, input_size=size)
+    augmentation = Augmentation(
+        crop=recipe.crop, padding=recipe.padding, flip=recipe.flip, scale=recipe.crop_scale
+    )
+    lesson = Lesson(train, test, preparation, augmentation, workers)
+    about = About(
+        name=loaded.name,
+        options={"num_classes": len(train.classes)},
+        classes=train.classes,
+        preparation=preparation,
+        recipe=to_toml(recipe),
+        made_by={"command": command, "data": train.name, "seed": recipe.seed},
+    )
+    return lesson, loaded, about
+
+
+def make_trainee(recipe: Recipe, network: nn.Module, fabric: Fabric) -> Trainee:
+    """Put a network in training: its norms, its optimizer, its average, its devices."""
+    if recipe.channels_last:
+        network = network.to(memory_format=torch.channels_last)
+    if recipe.batch_noise:
+        network = add_batch_noise(network)
+    if fabric.world_size > 1 and recipe.sync_norms:
+        network = synchronise(network)
+    if recipe.noise != "none":
+        network = add_noise(network, recipe.noise, recipe.noise_a, recipe.noise_b, recipe.seed)
+    if recipe.ema_decay and is_sharded(fabric):
+        raise RecipeError(
+            "`ema_decay` keeps a second whole network, and `--strategy fsdp` has only shares of "
+            "one. Leave one of the two out."
+        )
+    wrapped = fabric.setup_module(network)
+    optimizer = fabric.setup_optimizers(_optimizer(recipe, network))
+    average = Average(network, recipe.ema_decay) if recipe.ema_decay else None
+    return Trainee(fabric, network, wrapped, optimizer, average)
+
+
+def _optimizer(recipe: Recipe, network: nn.Module) -> Optimizer:
+    groups = parameter_groups(network, recipe.weight_decay, recipe.decay)
+    if recipe.optimizer == "adamw":
+        return AdamW(groups, lr=recipe.learning_rate)
+    return SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.nesterov)
+
+
+def _same_classes(loaded: LoadedModel, classes: tuple[str, ...]) -> None:
+    if not loaded.classes or (set(loaded.classes) == set(classes) and loaded.classes == classes):
+        return
+    lacking = [name for name in classes if name not in loaded.classes]
+    adding = [name for name in loaded.classes if name not in classes]
+    raise CheckpointError(
+        f"{loaded.name} was trained on other classes than the data have: it does not know "
+        f"{_few(lacking)}, and the data lack {_few(adding)}. Start from a network by its name."
+    )
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(names[:4]) or "none"
+    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

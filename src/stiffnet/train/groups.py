@@ -1,0 +1,73 @@
+"""Which parameters the weight decay acts on."""
+
+from collections.abc import Collection
+from typing import Any, Protocol, runtime_checkable
+
+from torch import nn
+
+from stiffnet.errors import RecipeError, UnknownNameError
+from stiffnet.registry import unknown
+
+DECAYS = ("all", "weights")
+
+
+@runtime_checkable
+class Exempting(Protocol):
+    """A module that keeps weight decay off some of its parameters, by timm's convention."""
+
+    def no_weight_decay(self) -> Collection[str]:
+        """Return their names, relative to the module; those it does not have mean nothing."""
+
+
+def parameter_groups(model: nn.Module, weight_decay: float, decay: str) -> list[dict[str, Any]]:
+    """Sort the trainable parameters into groups for one of torch's optimizers.
+
+    Every trainable parameter is in exactly one group, a shared one under its first name, in the
+    order of ``model.named_parameters()``. The first group is decayed and the second is not; an
+    empty one is left out. The optimizer keeps the names beside the parameters, as the group's
+    ``param_names``.
+
+    Args:
+        model: Network to train; all its modules are asked for parameters that they exempt.
+        weight_decay: Of the first group.
+        decay: ``all`` parameters that are not exempt, or only ``weights``: those with two axes or
+            more, which leaves out biases and the parameters of norms.
+
+    Raises:
+        UnknownNameError: If `decay` is another word.
+        RecipeError: If nothing is to be trained.
+
+    Example:
+        >>> [group["weight_decay"] for group in parameter_groups(nn.Linear(2, 1), 0.1, "weights")]
+        [0.1, 0.0]
+    """
+    if decay not in DECAYS:
+        raise UnknownNameError(unknown("choice of `decay`", decay, DECAYS))
+    exempt = _exempt(model)
+    decayed: list[tuple[str, nn.Parameter]] = []
+    spared: list[tuple[str, nn.Parameter]] = []
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        small = decay == "weights" and parameter.dim() < 2
+        (spared if small or id(parameter) in exempt else decayed).append((name, parameter))
+    if not decayed and not spared:
+        raise RecipeError(
+            f"{type(model).__name__} has no parameter that requires a gradient, so there is "
+            "nothing to train; call `requires_grad_()` on what shall learn."
+        )
+    groups = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _exempt(model: nn.Module) -> set[int]:
+    """Identities of the parameters that some module exempts, whatever names they have."""
+    found: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, Exempting):
+            own = dict(module.named_parameters(remove_duplicate=False))
+            found.update(id(own[name]) for name in module.no_weight_decay() if name in own)
+    return found

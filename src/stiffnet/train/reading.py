@@ -1,0 +1,135 @@
+"""Recipes from names, files and the command line, and back to a file."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from stiffnet.errors import RecipeError, UnknownNameError
+from stiffnet.registry import unknown
+from stiffnet.train.flat import SUFFIXES, flat_lines, word
+from stiffnet.train.recipe import DEFAULTS, KINDS, Recipe, Value, checked, shown
+from stiffnet.train.recipes import RECIPES
+
+BASE = "base"  # of a file: the named recipe that it changes
+
+
+def build_recipe(
+    name_or_path: str | os.PathLike[str],
+    settings: Mapping[str, object] | None = None,
+    **known: object,
+) -> Recipe:
+    """Return a recipe by its name or from a file, with changes.
+
+    Args:
+        name_or_path: A name in `RECIPES`, or a TOML or YAML file. A name wins over a file of the
+            same name; write ``./NAME`` for the file.
+        settings: Fields to change. Text is read as the field's type: ``"81/122"``, ``"81,122"``
+            and ``"[81, 122]"`` are the same milestones.
+        **known: Fields to change after those, such as the model; None changes nothing.
+
+    Raises:
+        RecipeError: If a field is not known, or the result contradicts itself.
+        UnknownNameError: If no recipe has that name.
+        StorageError: If the file cannot be read.
+    """
+    start = os.fspath(name_or_path)
+    changes: dict[str, Any] = read_recipe(start) if _is_file(name_or_path) else {BASE: start}
+    base = _named(changes.pop(BASE)) if BASE in changes else Recipe()
+    given = {name: value for name, value in known.items() if value is not None}
+    for name, setting in (*(settings or {}).items(), *given.items()):
+        changes[name] = _from_setting(name, setting)
+    try:
+        return replace(base, **changes)
+    except RecipeError as error:
+        raise RecipeError(f"Recipe {start}: {error}") from error
+
+
+def read_recipe(path: str | os.PathLike[str]) -> dict[str, Value]:
+    """Return the fields that a TOML or YAML file sets, each checked, and its ``base`` if any.
+
+    Raises:
+        RecipeError: If a line of it is not a field with a value that the field may have.
+        UnknownNameError: If its base is not a recipe.
+        StorageError: If it cannot be read.
+    """
+    found: dict[str, Value] = {}
+    for key, value, number in flat_lines(path):
+        try:
+            if key in found:
+                raise RecipeError(f"`{key}` is given twice. Keep one of the two.")
+            found[key] = _from_line(key, value)
+        except (RecipeError, UnknownNameError) as error:
+            raise type(error)(f"{path}, line {number}: {error}") from error
+    if not found:
+        raise RecipeError(
+            f"{path} sets nothing. Write a line for each field that differs from the default, such "
+            "as `epochs = 2`."
+        )
+    return found
+
+
+def to_toml(recipe: Recipe) -> str:
+    """Write every field, in order; `build_recipe` makes an equal recipe of it."""
+    lines = (f"{field.name} = {_toml(getattr(recipe, field.name))}\n" for field in fields(Recipe))
+    return "".join(lines)
+
+
+def _is_file(name_or_path: str | os.PathLike[str]) -> bool:
+    if not isinstance(name_or_path, str):
+        return True
+    if name_or_path in {entry.name for entry in RECIPES}:
+        return False
+    return os.sep in name_or_path or Path(name_or_path).suffix.lower() in SUFFIXES
+
+
+def _from_line(key: str, value: object) -> Value:
+    if isinstance(value, dict):
+        raise RecipeError(
+            f"{shown(key)} is a table, and a recipe has none. Write its fields without a heading."
+        )
+    if key == BASE:
+        if not isinstance(value, str):
+            raise RecipeError(f"`{BASE}` is {shown(value)}; it must be the name of a recipe.")
+        _named(value)
+        return value
+    _check_field(key)
+    return checked(key, value)
+
+
+def _from_setting(name: str, setting: object) -> Value:
+    """Check one field; text is read as a bare word where the field is not text itself."""
+    _check_field(name)
+    if not isinstance(setting, str) or isinstance(DEFAULTS[name], str):
+        return checked(name, setting)
+    content = setting.strip()
+    if not isinstance(DEFAULTS[name], tuple):
+        return checked(name, word(content))
+    if content[:1] + content[-1:] in ("[]", "()"):
+        content = content[1:-1].strip()
+    row = [word(each.strip()) for each in re.split("[/,]", content)] if content else []
+    return checked(name, row)
+
+
+def _named(name: str) -> Recipe:
+    recipes = {entry.name: entry.value for entry in RECIPES}
+    if name in recipes:
+        return recipes[name]
+    listing = "`stiffnet list recipes`"
+    raise UnknownNameError(unknown("recipe", name[:80], recipes, listing=listing))
+
+
+def _check_field(name: str) -> None:
+    if name not in KINDS:
+        raise RecipeError(unknown("recipe field", name[:80], KINDS))
+
+
+def _toml(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(each) for each in value)}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("'''", "''\\u0027")
+    return str(value).lower() if isinstance(value, bool) else repr(value)

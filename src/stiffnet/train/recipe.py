@@ -1,0 +1,357 @@
+"""What determines a training run: one flat record, of which equal copies give equal results."""
+
+import difflib
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import PurePosixPath
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from stiffnet.errors import RecipeError
+
+Optimizer = Literal["sgd", "adamw"]
+Decay = Literal["all", "weights"]
+Schedule = Literal["constant", "multistep", "cosine", "onecycle"]
+Precision = Literal["32-true", "64-true", "bf16-true", "bf16-mixed", "16-mixed"]
+Crop = Literal["none", "pad", "resized"]
+Noise = Literal["none", "constant", "random"]
+
+Value = str | int | float | bool | tuple[int, ...] | tuple[float, ...]
+
+MILLION = 1_000_000
+LONGEST_TEXT = 1_000  # characters
+MOST_MILESTONES = 100
+SIZED_DATA = ("generated",)  # after their colon comes how much there is, not where it lies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that determines a run, and nothing about the machine that it runs on.
+
+    A recipe that contradicts itself cannot be made. Whole numbers are taken where a field is a
+    float, and lists where it is a tuple.
+
+    Attributes:
+        model: Name of the network, or a model folder of ours.
+        attention: Module that chooses the step sizes, or ``none``.
+        data: What `stiffnet.data.open_data` opens.
+        weights: To start from: nothing for random ones, ``pretrained``, or a file.
+        seed: Of the weights, the order, the crops and the noise.
+        epochs: Passes over the training images.
+        batch_size: Images per optimizer step, over all ranks together.
+        image_size: Side of the images in pixels; 0 for the model's own.
+        optimizer: What turns gradients into steps.
+        learning_rate: The largest of the schedule.
+        momentum: Of ``sgd``.
+        nesterov: Whether ``sgd`` looks ahead.
+        weight_decay: How strongly parameters are drawn to zero.
+        decay: What is drawn: every parameter, or only ``weights``, which have two axes or more.
+            Parameters that a module exempts are left alone in both cases.
+        schedule: How the learning rate changes.
+        milestones: Of ``multistep``: epochs after which the rate is multiplied by `gamma`.
+        gamma: Of ``multistep``.
+        warmup_epochs: Epochs over which the rate rises to `learning_rate`.
+        label_smoothing: Share of the target that is spread over all classes.
+        clip_norm: Largest norm of the gradient; 0 for any.
+        ema_decay: Of the running average of the weights; 0 for none.
+        precision: Of the arithmetic, in Lightning Fabric's words.
+        channels_last: Whether images lie in memory with their channels last.
+        crop: ``pad`` shifts an image, ``resized`` enlarges a random part of it.
+        padding: Of ``pad``: black pixels on each side.
+        flip: Whether half of the images are mirrored.
+        crop_scale: Of ``resized``: smallest and largest share of the image's area.
+        noise: What disturbs each BatchNorm in training.
+        noise_a: Factor of ``constant`` noise; standard deviation of a ``random`` one around 1.
+        noise_b: Term of ``constant`` noise; standard deviation of a ``random`` one around 0.
+        batch_noise: Whether every InstanceNorm becomes a BatchNorm.
+        sync_norms: Whether batch statistics are taken over all ranks.
+    """
+
+    model: str = "resnet20_cifar"
+    attention: str = "none"
+    data: str = "digits"
+    weights: str = ""
+    seed: int = 0
+    epochs: int = 164
+    batch_size: int = 128
+    image_size: int = 0
+    optimizer: Optimizer = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 1e-4
+    decay: Decay = "all"
+    schedule: Schedule = "constant"
+    milestones: tuple[int, ...] = ()
+    gamma: float = 0.1
+    warmup_epochs: int = 0
+    label_smoothing: float = 0.0
+    clip_norm: float = 0.0
+    ema_decay: float = 0.0
+    precision: Precision = "32-true"
+    channels_last: bool = False
+    crop: Crop = "pad"
+    padding: int = 4
+    flip: bool = True
+    crop_scale: tuple[float, float] = (0.08, 1.0)
+    noise: Noise = "none"
+    noise_a: float = 1.0
+    noise_b: float = 0.0
+    batch_noise: bool = False
+    sync_norms: bool = True
+
+    def __post_init__(self) -> None:
+        for name in KINDS:
+            object.__setattr__(self, name, checked(name, getattr(self, name)))
+        for contradictions in (_unused, _optimizer, _schedule, _crop, _noise):
+            for sentence in contradictions(self):
+                raise RecipeError(sentence)
+
+    @property
+    def fingerprint(self) -> str:
+        """Short name of this recipe, the same on every machine and wherever the data lie."""
+        canonical = json.dumps(asdict(place_free(self)), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, with or without either end."""
+
+    low: int
+    high: int
+    without_low: bool = False
+    without_high: bool = False
+
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, int | float):
+            return False
+        above = self.low < number if self.without_low else self.low <= number
+        return above and (number < self.high if self.without_high else number <= self.high)
+
+    def __str__(self) -> str:
+        if not (self.without_low or self.without_high):
+            return f"from {self.low:,} to {self.high:,}"
+        low = "above" if self.without_low else "at least"
+        high = "below" if self.without_high else "at most"
+        return f"{low} {self.low:,} and {high} {self.high:,}"
+
+
+KINDS: dict[str, Any] = get_type_hints(Recipe)
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
+RANGES = {
+    "seed": Range(0, 2**63 - 1),
+    "epochs": Range(1, MILLION),
+    "batch_size": Range(1, MILLION),
+    "image_size": Range(0, 10_000),
+    "learning_rate": Range(0, MILLION, without_low=True),
+    "momentum": Range(0, 1, without_high=True),
+    "weight_decay": Range(0, MILLION),
+    "gamma": Range(0, 1, without_low=True, without_high=True),
+    "warmup_epochs": Range(0, MILLION),
+    "label_smoothing": Range(0, 1, without_high=True),
+    "clip_norm": Range(0, MILLION),
+    "ema_decay": Range(0, 1, without_high=True),
+    "padding": Range(0, 10_000),
+    "noise_a": Range(-MILLION, MILLION),
+    "noise_b": Range(-MILLION, MILLION),
+}
+USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "momentum": ("optimizer", ("sgd",)),
+    "nesterov": ("optimizer", ("sgd",)),
+    "milestones": ("schedule", ("multistep",)),
+    "gamma": ("schedule", ("multistep",)),
+    "padding": ("crop", ("pad",)),
+    "crop_scale": ("crop", ("resized",)),
+    "noise_a": ("noise", ("constant", "random")),
+    "noise_b": ("noise", ("constant", "random")),
+}
+
+
+def place_free(recipe: Recipe) -> Recipe:
+    """Return the recipe without the place of its data: ``cifar10:DIR`` becomes ``cifar10``.
+
+    Of a folder of images its last name remains, as in ``folder:cats``. A weights file and a model
+    folder keep their paths, since nothing else tells two of them apart.
+    """
+    name, colon, place = recipe.data.partition(":")
+    if "/" in name:
+        kept = f"folder:{PurePosixPath(recipe.data).name}"
+    elif name == "folder" and colon:
+        kept = f"folder:{PurePosixPath(place).name}"
+    else:
+        kept = recipe.data if not name or name in SIZED_DATA else name
+    return replace(recipe, data=kept)
+
+
+def checked(name: str, value: object) -> Value:
+    """Return the value of one field in the field's own type.
+
+    Raises:
+        RecipeError: If it is of another type, out of range, or none of the field's words.
+    """
+    typed = _typed(KINDS[name], value)
+    if (
+        typed is None
+        or (name in RANGES and typed not in RANGES[name])
+        or (typed == "" and DEFAULTS[name] != "")
+    ):
+        raise RecipeError(
+            f"`{name}` is {shown(value)}; it must be {wanted(name)}.{_nearest(name, value)}"
+        )
+    return typed
+
+
+def wanted(name: str) -> str:
+    """Say what values a field takes, as in ``a whole number from 1 to 1,000,000``."""
+    kind, span = KINDS[name], f" {RANGES[name]}" if name in RANGES else ""
+    if get_origin(kind) is Literal:
+        *most, last = (repr(word) for word in get_args(kind))
+        return f"{', '.join(most)} or {last}"
+    words = {
+        bool: "true or false",
+        int: f"a whole number{span}",
+        float: f"a number{span}",
+        str: f"text of at most {LONGEST_TEXT:,} printable characters",
+        tuple[int, ...]: "a list of whole numbers, such as [81, 122]",
+        tuple[float, float]: "a list of two numbers, such as [0.08, 1.0]",
+    }
+    empty = ", and not empty" if kind is str and DEFAULTS[name] else ""
+    return words[kind] + empty
+
+
+def shown(value: object) -> str:
+    """Write a value so that it fits into a sentence, whatever it is."""
+    try:
+        text = "nothing" if value is None else repr(value)
+    except (ValueError, RecursionError):  # too many digits, or lists in lists in lists
+        return f"too large a value of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _typed(kind: Any, value: object) -> Value | None:
+    if kind is bool:
+        return value if isinstance(value, bool) else None
+    if kind is str:
+        return value if isinstance(value, str) and _writable(value) else None
+    if kind is int:
+        return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    if kind is float:
+        return _number(value)
+    if get_origin(kind) is Literal:
+        return value if isinstance(value, str) and value in get_args(kind) else None
+    return _row(kind, value)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) + 0.0  # which takes the sign off a zero
+    except OverflowError:
+        return None
+
+
+def _row(kind: Any, value: object) -> tuple[int, ...] | tuple[float, ...] | None:
+    entry, second = get_args(kind)
+    if not isinstance(value, list | tuple) or (second is not Ellipsis and len(value) != 2):
+        return None
+    row: tuple[Any, ...] = tuple(_typed(entry, each) for each in value)
+    return None if any(each is None for each in row) else row
+
+
+def _writable(text: str) -> bool:
+    """Whether `text` can be written to a file and shown in a terminal."""
+    return len(text) <= LONGEST_TEXT and not any(
+        unicodedata.category(sign) in ("Cc", "Cs") for sign in text
+    )
+
+
+def _nearest(name: str, value: object) -> str:
+    if get_origin(KINDS[name]) is not Literal or not isinstance(value, str):
+        return ""
+    close = difflib.get_close_matches(value[:LONGEST_TEXT], get_args(KINDS[name]), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _unused(recipe: Recipe) -> Iterator[str]:
+    for name, (by, words) in USED_BY.items():
+        value, word = getattr(recipe, name), getattr(recipe, by)
+        if word not in words and value != DEFAULTS[name]:
+            yield (
+                f"`{name}` is {shown(value)}, but `{by}` is {word!r}, which makes no use of it. "
+                f"Set `{name}` back to {_written(DEFAULTS[name])}, or `{by}` to "
+                f"{' or '.join(repr(word) for word in words)}."
+            )
+
+
+def _written(value: object) -> str:
+    return repr(list(value)) if isinstance(value, tuple) else str(value).lower()
+
+
+def _optimizer(recipe: Recipe) -> Iterator[str]:
+    if recipe.nesterov and not recipe.momentum:
+        yield (
+            "`nesterov` is True, but `momentum` is 0, so there is nothing to look ahead along. "
+            "Raise `momentum`, or set `nesterov` to false."
+        )
+
+
+def _schedule(recipe: Recipe) -> Iterator[str]:
+    epochs, milestones, warmup = recipe.epochs, recipe.milestones, recipe.warmup_epochs
+    if recipe.schedule == "multistep" and not milestones:
+        yield (
+            "`milestones` is empty, but `schedule` is 'multistep', which needs them. Name the "
+            "epochs, such as [81, 122], or set `schedule` to 'constant'."
+        )
+    if len(milestones) > MOST_MILESTONES:
+        yield (
+            f"`milestones` has {len(milestones):,} entries; at most {MOST_MILESTONES} are read. "
+            "Use the 'cosine' schedule for a rate that falls all the time."
+        )
+    for before, after in zip((0, *milestones), milestones, strict=False):
+        if after <= before:
+            yield (
+                f"`milestones` has {shown(after)} after {before}; they must be whole numbers from "
+                "1, each larger than the one before. Put them in order."
+            )
+        if after >= epochs:
+            yield (
+                f"`milestones` has {shown(after)}, but `epochs` is {epochs}, so training ends "
+                "before. Shorten `milestones`, or raise `epochs`."
+            )
+    if warmup >= epochs:
+        yield (
+            f"`warmup_epochs` is {warmup}, but `epochs` is {epochs}, so the learning rate would "
+            "never reach its value. Lower `warmup_epochs`, or raise `epochs`."
+        )
+    if warmup and recipe.schedule == "onecycle":
+        yield (
+            f"`warmup_epochs` is {warmup}, but `schedule` is 'onecycle', which rises by itself. "
+            "Set `warmup_epochs` to 0, or `schedule` to 'cosine'."
+        )
+    if milestones and warmup > milestones[0]:
+        yield (
+            f"`warmup_epochs` is {warmup}, but the rate falls at epoch {milestones[0]} already. "
+            "Lower `warmup_epochs`, or move `milestones`."
+        )
+
+
+def _crop(recipe: Recipe) -> Iterator[str]:
+    low, high = recipe.crop_scale
+    if not 0 < low <= high <= 1:
+        yield (
+            f"`crop_scale` is {_written(recipe.crop_scale)}; it must be two shares above 0 and at "
+            "most 1, the smaller first, such as [0.08, 1.0]."
+        )
+
+
+def _noise(recipe: Recipe) -> Iterator[str]:
+    for name in ("noise_a", "noise_b"):
+        if recipe.noise == "random" and getattr(recipe, name) < 0:
+            yield (
+                f"`{name}` is {getattr(recipe, name)}, but `noise` is 'random', where it is a "
+                "standard deviation. Make it 0 or more, or set `noise` to 'constant'."
+            )

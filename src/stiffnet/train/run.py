@@ -1,0 +1,315 @@
+"""One training run: started or resumed, followed epoch by epoch, brought to its end."""
+
+import json
+import os
+import shutil
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stiffnet.data.images import part_of
+from stiffnet.errors import CheckpointError, DataError, NonFiniteError, RecipeError
+from stiffnet.files import atomic_write, check_writable
+from stiffnet.measure import measure
+from stiffnet.train.build import make_trainee, open_subject
+from stiffnet.train.checkpoint import (
+    About,
+    State,
+    Tensors,
+    checkpoint_name,
+    newest_whole,
+    read_checkpoint,
+    sweep,
+    write_checkpoint,
+    write_model,
+)
+from stiffnet.train.folder import RunFolder
+from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
+from stiffnet.train.ranks import first_decides, is_sharded, make_fabric
+from stiffnet.train.reading import build_recipe, to_toml
+from stiffnet.train.recipe import Recipe, place_free
+from stiffnet.train.schedule import learning_rate
+from stiffnet.train.snapshot import restore, take
+from stiffnet.train.stopping import Stop, Stopped, listening
+from stiffnet.train.tally import Outcome, Tally
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """Where and how to compute; none of it changes the result beyond rounding."""
+
+    device: str = "auto"
+    devices: int = 1
+    nodes: int = 1
+    strategy: str = "auto"
+    workers: int = 0
+    save_every: int = 0  # steps; after each epoch there is a checkpoint in any case
+    tns: int = 0  # test images to measure after each epoch
+
+
+class Audience:
+    """Whoever follows a run; this one does not listen."""
+
+    def begin(self, images: int, done: int) -> None:
+        """Hear how many images there are to go through, and how many are behind."""
+
+    def step(self, images: int, tally: Tally) -> None:
+        """Hear of one optimizer step."""
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """Hear of one epoch, as the log tells it."""
+
+    def note(self, text: str) -> None:
+        """Hear of something unusual."""
+
+
+NOBODY = Audience()
+HERE = Machinery()
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    folder: RunFolder
+    history: list[dict[str, Any]]  # a row for each epoch; the last one counts
+    rank: int  # of this process
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The row with the best test accuracy: chosen on the test set, so not what counts."""
+        return max(self.history, key=lambda row: row["test_top1"])
+
+
+def run(
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    again: bool = False,
+    command: str = "",
+    machinery: Machinery = HERE,
+    audience: Audience = NOBODY,
+) -> Result:
+    """Train as the recipe says, in the folder `out`.
+
+    Args:
+        recipe: What to do.
+        out: Folder of the run.
+        resume: Go on with the run that is there.
+        again: Take away a run that is there, and begin anew.
+        command: What the user typed, for the record.
+        machinery: Where and how to compute.
+        audience: Whoever follows the run.
+
+    Raises:
+        Stopped: If a signal ended it; a checkpoint of the last step is there.
+        RecipeError: If the folder holds another run, or the recipe does not fit the network.
+        DataError: If the images or their classes cannot be used.
+        CheckpointError: If there is nothing whole to resume from.
+        NonFiniteError: If the loss is no longer a number.
+        StorageError: If something could not be written.
+    """
+    fabric = make_fabric(
+        device=machinery.device,
+        devices=machinery.devices,
+        nodes=machinery.nodes,
+        strategy=machinery.strategy,
+        precision=recipe.precision,
+    )
+    if not fabric.is_global_zero:
+        audience = NOBODY
+    folder = RunFolder(Path(out))
+    with ExitStack() as stack:
+        stop = stack.enter_context(listening())
+        stack.enter_context(torch.random.fork_rng())
+        first_decides(fabric, lambda: _enter(folder, stack, resume=resume, again=again))
+        restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+        where, notes = first_decides(
+            fabric, lambda: _prepare(folder, recipe, resume=resume, restarted=restarted)
+        )
+        for text in notes:
+            audience.note(text)
+        if folder.finished:
+            rows = [json.loads(line) for line in folder.log.read_text().splitlines()]
+            return Result(folder, rows, fabric.global_rank)
+        if machinery.tns and is_sharded(fabric):
+            raise RecipeError(
+                "`--tns` measures whole networks, and `--strategy fsdp` has only shares of one. "
+                "Measure the finished network instead."
+            )
+        lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
+        trainee = make_trainee(recipe, loaded.model, fabric)
+        trainee.state.samples = len(lesson.train)
+        if where is not None:
+            tensors, state = read_checkpoint(where)
+            _same_data(state, lesson)
+            restore(trainee, tensors, state)
+        _train(trainee, lesson, recipe, folder, about, stop, machinery, audience)
+        tensors = take(trainee)
+        first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about))
+        return Result(folder, trainee.state.history, fabric.global_rank)
+
+
+def _enter(folder: RunFolder, stack: ExitStack, *, resume: bool, again: bool) -> None:
+    """Make the folder this run's own, if there is anything to do in it."""
+    if resume and not folder.recipe.exists():
+        raise CheckpointError(
+            f"{folder.path} holds no run to resume. Leave out `--resume` to begin one there."
+        )
+    check_writable(folder.path)
+    stack.enter_context(folder.locked())
+    if again:
+        folder.clear()
+
+
+def _prepare(
+    folder: RunFolder, recipe: Recipe, *, resume: bool, restarted: bool
+) -> tuple[Path | None, list[str]]:
+    """Decide where to begin: at a checkpoint, or, with None, at the beginning."""
+    if not folder.recipe.exists():
+        atomic_write(folder.recipe, to_toml(recipe))
+        return None, []
+    if not (resume or restarted):
+        raise RecipeError(
+            f"{folder.path} holds a run already. Add `--resume` to go on with it, or choose "
+            "another folder."
+        )
+    _same_recipe(recipe, build_recipe(str(folder.recipe), {}), folder)
+    if folder.finished:
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        return None, [f"The run in {folder.path} is finished; there is nothing to resume."]
+    sweep(folder.checkpoints)
+    where, faults = newest_whole(folder.checkpoints)
+    if where is None:
+        return None, [f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."]
+    notes = [f"{fault} An older checkpoint is used." for fault in faults]
+    return where, [*notes, f"Resuming from {where}."]
+
+
+def _same_recipe(asked: Recipe, there: Recipe, folder: RunFolder) -> None:
+    other = [
+        f"{field.name} ({getattr(there, field.name)!r} there, {getattr(asked, field.name)!r} now)"
+        for field in fields(Recipe)
+        if getattr(place_free(there), field.name) != getattr(place_free(asked), field.name)
+    ]
+    if other:
+        raise RecipeError(
+            f"The run in {folder.path} has another recipe: {', '.join(other)}. Resume it with its "
+            f"own, `--recipe {folder.recipe}`, or choose another folder."
+        )
+
+
+def _same_data(state: State, lesson: Lesson) -> None:
+    if state.samples != len(lesson.train):
+        raise DataError(
+            f"The run began with {state.samples:,} training images, and {lesson.train.name} has "
+            f"{len(lesson.train):,} now. Bring back the data that it began with."
+        )
+
+
+def _train(
+    trainee: Trainee,
+    lesson: Lesson,
+    recipe: Recipe,
+    folder: RunFolder,
+    about: About,
+    stop: Stop,
+    machinery: Machinery,
+    audience: Audience,
+) -> None:
+    state = trainee.state
+    per_epoch = -(-len(lesson.train) // recipe.batch_size)
+
+    def save() -> None:
+        tensors = take(trainee)
+        _check_finite(tensors, state)
+        state.precision = trainee.fabric.strategy.precision.state_dict()
+        first_decides(
+            trainee.fabric,
+            lambda: write_checkpoint(folder.checkpoints, about, tensors, state) and None,
+        )
+
+    if not state.step:
+        save()  # a folder that cannot hold the run is found out now
+    done = min(state.step * recipe.batch_size, recipe.epochs * len(lesson.train))
+    audience.begin(recipe.epochs * len(lesson.train), done)
+    while len(state.history) < recipe.epochs:
+        trained = train_epoch(
+            trainee,
+            lesson,
+            recipe,
+            stop=stop,
+            save_every=machinery.save_every,
+            save=save,
+            on_step=audience.step,
+        )
+        tested = evaluate(trainee, lesson, recipe, stop) if trained else None
+        if trained is None or tested is None:
+            if trained is not None:
+                save()
+            raise Stopped(
+                f"stopped after step {state.step}, which is kept. Go on with `stiffnet train "
+                f"--resume --out {folder.path}`.",
+                stop.number,
+            )
+        rate = learning_rate(recipe, state.step - 1, per_epoch)
+        row = _row(state, trained, tested, rate)
+        if machinery.tns:
+            row |= _stiffness(trainee, lesson, machinery.tns)
+        _remember(state, row)
+        save()
+        first_decides(trainee.fabric, lambda: folder.write_log(state.history))
+        audience.epoch(row)
+
+
+def _check_finite(tensors: Tensors, state: State) -> None:
+    for name, tensor in tensors.weights.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise NonFiniteError(
+                f"{name} is no longer finite after step {state.step}, in epoch "
+                f"{len(state.history) + 1}. Lower `learning_rate` or set `clip_norm`, and begin "
+                "anew; the last checkpoint is from before."
+            )
+
+
+def _row(state: State, trained: Outcome, tested: Outcome, rate: float) -> dict[str, Any]:
+    return {
+        "epoch": len(state.history) + 1,
+        "step": state.step,
+        "learning_rate": rate,
+        **{f"train_{key}": value for key, value in asdict(trained).items() if key != "samples"},
+        **{f"test_{key}": value for key, value in asdict(tested).items() if key != "samples"},
+        "images_per_second": trained.samples / state.seconds,
+    }
+
+
+def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
+    """Return the TNS of the network on some test images, evenly chosen."""
+    fabric = trainee.fabric
+    batches = lesson.test.batches(
+        lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
+    )
+    cast = fabric.strategy.precision.convert_input
+    mine = part_of(batches, fabric.global_rank, fabric.world_size)
+    report = measure(trainee.judged, ((cast(images), labels) for images, labels in mine), keep=0)
+    return {"tns": report.tns, "tns_se": report.tns_se}
+
+
+def _remember(state: State, row: dict[str, Any]) -> None:
+    state.history.append(row)
+    if row["test_top1"] > state.best.get("test_top1", -1.0):
+        state.best = {key: row[key] for key in ("epoch", "step", "test_top1")}
+    state.tally, state.seconds = {}, 0.0
+
+
+def _finish(tensors: Tensors, state: State, folder: RunFolder, about: About) -> None:
+    """Write the networks that a run leaves behind, then remove what it needed on the way."""
+    name = checkpoint_name(state.best["epoch"], state.best["step"])
+    best, then = read_checkpoint(folder.checkpoints / name)
+    write_model(folder.best, about, best.average or best.weights, then)
+    write_model(folder.final, about, tensors.average or tensors.weights, state)
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)

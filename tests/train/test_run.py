@@ -1,0 +1,191 @@
+"""A run is told in full, can be gone on with, and refuses what would lose or mix something."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stiffnet.errors import CheckpointError, DataError, NonFiniteError, RecipeError
+from stiffnet.network.folder import read_folder
+from stiffnet.network.load import open_model
+from stiffnet.train.checkpoint import checkpoints
+from stiffnet.train.reading import build_recipe
+from stiffnet.train.recipe import Recipe
+from stiffnet.train.run import Audience, Machinery, run
+from stiffnet.train.stopping import Stopped
+
+TINY = Recipe(
+    model="resnet20_cifar", data="generated:40", image_size=8, batch_size=16, epochs=3, padding=1
+)
+
+
+class Listener(Audience):
+    """Writes down what it hears, and stops the run when asked to."""
+
+    def __init__(self, stop_at=None):
+        self.images, self.rows, self.notes = [], [], []
+        self.stop_at = stop_at
+
+    def begin(self, images, done):
+        self.total, self.done = images, done
+
+    def step(self, images, tally):
+        import os
+        import signal
+
+        self.images.append(images)
+        if len(self.images) == self.stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def epoch(self, row):
+        self.rows.append(row)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def weights(folder):
+    return load_file(folder / "final" / "weights.safetensors")
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def test_everybody_hears_the_same_story(tmp_path):
+    listener = Listener()
+    result = run(TINY, tmp_path / "run", audience=listener)
+    rows = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert result.history == listener.rows == rows
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert sum(listener.images) == listener.total == 3 * 40
+    assert listener.done == 0
+    assert result.best["test_top1"] == max(row["test_top1"] for row in rows)
+    assert build_recipe(str(tmp_path / "run/recipe.toml")) == TINY
+
+
+def test_what_is_left_are_two_networks_that_open_by_themselves(tmp_path):
+    run(TINY, tmp_path / "run", command="stiffnet train …")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "best", "final", "log.jsonl", "recipe.toml", "run.lock",
+    ]  # fmt: skip
+    final = read_folder(tmp_path / "run/final")
+    assert final.made_by["epochs"] == 3
+    assert final.made_by["command"] == "stiffnet train …"
+    loaded = open_model(tmp_path / "run/final")
+    assert len(loaded.classes) == loaded.model.num_classes
+    assert loaded.preparation.input_size == (3, 8, 8)
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 8])
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(step, tmp_path):
+    recipe = replace(TINY, ema_decay=0.9, noise="random", noise_a=0.1, noise_b=0.1)
+    run(recipe, tmp_path / "whole")
+    with pytest.raises(Stopped, match=f"after step {step}, which is kept") as stopped:
+        run(recipe, tmp_path / "run", audience=Listener(stop_at=step))
+    assert stopped.value.exit_code == 143
+    listener = Listener()
+    result = run(recipe, tmp_path / "run", resume=True, audience=listener)
+    assert "Resuming from" in listener.notes[0]
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+    assert len(result.history) == 3
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_checkpoint_within_an_epoch_changes_nothing(optimizer, tmp_path):
+    recipe = replace(Recipe(**{**vars(TINY), "optimizer": optimizer, "learning_rate": 0.01}))
+    plain = run(recipe, tmp_path / "plain")
+    often = run(recipe, tmp_path / "often", machinery=Machinery(save_every=1))
+    assert same(weights(tmp_path / "plain"), weights(tmp_path / "often"))
+    for one, other in zip(plain.history, often.history, strict=True):
+        timeless = {"images_per_second": 0}
+        assert {**one, **timeless} == {**other, **timeless}
+
+
+def test_a_folder_with_a_run_is_not_taken_for_a_new_one(tmp_path):
+    run(TINY, tmp_path / "run")
+    before = weights(tmp_path / "run")
+    with pytest.raises(RecipeError, match=r"holds a run already. Add `--resume`"):
+        run(replace(TINY, seed=1), tmp_path / "run")
+    with pytest.raises(RecipeError, match=r"has another recipe: seed \(0 there, 1 now\)"):
+        run(replace(TINY, seed=1), tmp_path / "run", resume=True)
+    assert same(weights(tmp_path / "run"), before)
+    run(replace(TINY, seed=1), tmp_path / "run", again=True)
+    assert not same(weights(tmp_path / "run"), before)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    first = run(TINY, tmp_path / "run")
+    listener = Listener()
+    second = run(TINY, tmp_path / "run", resume=True, audience=listener)
+    assert second.history == first.history
+    assert listener.images == []
+    assert "is finished" in listener.notes[0]
+
+
+def test_there_must_be_something_to_resume(tmp_path):
+    with pytest.raises(CheckpointError, match=r"holds no run to resume. Leave out `--resume`"):
+        run(TINY, tmp_path / "run", resume=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_data_must_still_be_the_same(tmp_path):
+    with pytest.raises(Stopped):
+        run(TINY, tmp_path / "run", audience=Listener(stop_at=2))
+    text = (tmp_path / "run/recipe.toml").read_text()
+    (tmp_path / "run/recipe.toml").write_text(text.replace("generated:40", "generated:50"))
+    with pytest.raises(DataError, match=r"began with 40 training images, and .* has 50 now"):
+        run(replace(TINY, data="generated:50"), tmp_path / "run", resume=True)
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_is_in_no_checkpoint(tmp_path):
+    wild = replace(TINY, learning_rate=1e6, epochs=20, momentum=0.99)
+    with pytest.raises(NonFiniteError, match="Lower `learning_rate` or set `clip_norm`"):
+        run(wild, tmp_path / "run", machinery=Machinery(save_every=1))
+    for path in checkpoints(tmp_path / "run/checkpoints"):
+        tensors = load_file(path / "weights.safetensors")
+        assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
+
+
+def test_the_newest_the_one_before_and_the_best_are_kept(tmp_path):
+    with pytest.raises(Stopped):
+        run(TINY, tmp_path / "run", audience=Listener(stop_at=8), machinery=Machinery(save_every=1))
+    names = [path.name for path in checkpoints(tmp_path / "run/checkpoints")]
+    assert names[:2] == ["epoch-0002-step-000000008", "epoch-0002-step-000000007"]
+    best = json.loads((tmp_path / "run/checkpoints" / names[0] / "state.json").read_text())["best"]
+    kept = f"epoch-{best['epoch']:04d}-step-{best['step']:09d}"
+    assert set(names[2:]) <= {kept}
+    assert kept in names
+    assert open_model(tmp_path / "run/checkpoints" / names[0]).name == "resnet20_cifar"
+
+
+def test_stiffness_is_measured_after_each_epoch_if_asked(tmp_path):
+    plain = run(TINY, tmp_path / "plain")
+    watched = run(TINY, tmp_path / "watched", machinery=Machinery(tns=20))
+    assert all(row["tns"] >= 0 and row["tns_se"] >= 0 for row in watched.history)
+    assert "tns" not in plain.history[0]
+    assert same(weights(tmp_path / "plain"), weights(tmp_path / "watched"))
+
+
+def test_a_network_with_other_classes_is_not_trained_on(tmp_path):
+    run(replace(TINY, epochs=1), tmp_path / "run")
+    tuned = replace(TINY, model=str(tmp_path / "run/final"), data="digits")
+    with pytest.raises(CheckpointError, match="was trained on other classes than the data have"):
+        run(tuned, tmp_path / "tuned")
+
+
+def test_a_network_of_ours_can_be_trained_on(tmp_path):
+    run(replace(TINY, epochs=1), tmp_path / "run")
+    start = run(replace(TINY, epochs=1, learning_rate=1e-9, model=str(tmp_path / "run/final")),
+                tmp_path / "tuned")  # fmt: skip
+    assert start.history[0]["epoch"] == 1
+    tuned, base = weights(tmp_path / "tuned"), weights(tmp_path / "run")
+    torch.testing.assert_close(tuned["conv1.weight"], base["conv1.weight"])
+    assert read_folder(tmp_path / "tuned/final").name == "resnet20_cifar"
+
+
+def test_attention_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match="`attention` is 'se', and this version trains plain"):
+        run(replace(TINY, attention="se"), tmp_path / "run")
