@@ -187,5 +187,5 @@ def test_the_demo_tells_its_story(tmp_path, capsys):
     assert "demo/report.html" in said.splitlines()[-1]
     before, after = (StiffnessReport.load(f"demo/{name}.json") for name in ("before", "after"))
     assert after.accuracy > 0.9 > before.accuracy
-    assert main(["measure", "demo/trained", "--data", "digits", "--limit", "20"]) == 0
-    assert json.loads((tmp_path / "demo/trained/MANIFEST.json").read_text())["form"] == "train"
+    assert main(["measure", "demo/run/final", "--data", "digits", "--limit", "20"]) == 0
+    assert json.loads((tmp_path / "demo/run/final/MANIFEST.json").read_text())["form"] == "train"

@@ -273,6 +273,13 @@ def test_a_norm_inside_a_norm_is_answered_once(ranks):
         assert scaled_error(answers["nested"]["output"], own) <= RTOL["float64"]
 
 
+def test_a_norm_inside_a_norm_has_its_own_noise_only():
+    x = batch(Case())[0][:8]
+    halves = [3 * nn.BatchNorm2d(2, affine=False).double()(half) for half in x.split(4)]
+    actual = add_noise(Nested(2).double(), "constant", 3.0, 0.0, seed=0)(x)
+    assert scaled_error(actual.detach(), torch.cat(halves)) <= RTOL["float64"]
+
+
 def test_half_precision_stays_half_and_is_computed_in_float32(ranks):
     x = batch(Case(dtype="float32"))[0].bfloat16().requires_grad_()
     norm = nn.BatchNorm2d(2)

@@ -92,7 +92,7 @@ def test_every_field_is_written_in_order_as_toml():
         ),
         (
             "a.yaml",
-            "#\rlearning_rate: 1e-3\rmilestones: [3,\r# y\r 5]\r#\rschedule: multistep\rflip: false",
+            "#\rlearning_rate: 1e-3\rmilestones: [3,\r# y\r 5]\rschedule: multistep\rflip: false",
         ),
         (
             "a.toml",

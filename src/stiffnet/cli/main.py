@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from stiffnet.cli.demo import demo
+from stiffnet.cli.fetch import fetch
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
 from stiffnet.cli.train import train
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(fetch)
 app.command()(measure)
 app.command()(train)
 app.command("list")(listing)

@@ -58,6 +58,10 @@ def train(
     tns: Annotated[
         int, typer.Option(min=0, help="Measure TNS on this many test images after each epoch.")
     ] = 0,
+    skip_bad_images: Annotated[
+        bool,
+        typer.Option("--skip-bad-images", help="Leave out image files that cannot be read."),
+    ] = False,
     tracker: Annotated[
         list[str], typer.Option(metavar="T", help="Also log to tensorboard or trackio.")
     ] = [],  # noqa: B006  # typer copies it
@@ -83,11 +87,12 @@ def train(
                 workers=workers,
                 save_every=save_every,
                 tns=tns,
+                skip_bad_images=skip_bad_images,
             ),
             audience=follower,
         )
     if result.rank == 0:
-        print(_told(result))
+        print(_told(result, wanted.data))
 
 
 def _recipe(
@@ -105,7 +110,7 @@ def _recipe(
 
     if there is not None and not recipe and (there / "recipe.toml").exists():
         recipe = str(there / "recipe.toml")
-    elif not model:
+    elif not model and not recipe:
         raise RecipeError(
             "No network was given. Write its name, as in `stiffnet train resnet20_cifar`."
         )
@@ -135,13 +140,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", Path(name).name)
 
 
-def _told(result: "Result") -> str:
+def _told(result: "Result", data: str) -> str:
     last, best = result.history[-1], result.best
     return (
         f"Test accuracy after the last epoch: {last['test_top1']:.2%} (top-5 "
         f"{last['test_top5']:.2%}). Best epoch, chosen on the test set: {best['epoch']}, "
         f"{best['test_top1']:.2%}.\n"
         f"The network: {result.folder.final}\n"
-        f"Measure it:  stiffnet measure {result.folder.final} --data D\n"
+        f"Measure it:  stiffnet measure {result.folder.final} --data {data}\n"
         f"The log:     {result.folder.log}"
     )

@@ -1,4 +1,4 @@
-"""Fetching a data set from its makers, when somebody asks for it: over https, checked, or not at all.
+"""Fetching a data set from its makers, when somebody asks: over https and checked, or not at all.
 
 The SHA-256 of each archive was taken from several independent publications that agree, since the
 makers give none (they, or torchvision for them, give an MD5). Of CIFAR-10, the unpacked files were
@@ -104,7 +104,7 @@ def download(
     Args:
         name: One of `SOURCES`.
         folder: Where the data set's own folder comes to be.
-        on_bytes: Told the number of bytes of the archive whenever some have come.
+        on_bytes: Told how many bytes of the archive came, whenever some have.
         opener: Opens addresses; the default knows https alone.
 
     Returns:
@@ -232,15 +232,21 @@ def _complete(folder: Path, source: Source) -> bool:
 
 def _receive(source: Source, part: Path, on_bytes: Callable[[int], None], opener: Opener) -> None:
     """Bring a file that has begun to come to its end."""
-    present = part.stat().st_size if part.is_file() else 0
-    if present >= source.size:
-        return
-    for piece, start in _pieces(source, present, opener):
-        with part.open("r+b" if part.exists() else "wb") as stream:
-            stream.seek(start)
-            stream.truncate()
+    part.touch()
+    with part.open("r+b") as stream:
+        present = stream.seek(0, os.SEEK_END)
+        if present >= source.size:
+            return
+        for piece, place in _pieces(source, present, opener):
+            if stream.tell() != place:  # the server begins anew
+                stream.truncate(stream.seek(place))
             stream.write(piece)
-        on_bytes(len(piece))
+            on_bytes(len(piece))
+        if stream.tell() < source.size:
+            raise DataError(
+                f"{source.url} ended after {stream.tell():,} of {source.size:,} bytes. Try again; "
+                "it goes on where it stopped."
+            )
 
 
 def _pieces(source: Source, present: int, opener: Opener) -> Iterator[tuple[bytes, int]]:

@@ -52,6 +52,7 @@ def open_model(
     weights: str | os.PathLike[str] | None = None,
     num_classes: int | None = None,
     in_chans: int | None = None,
+    image_size: int | None = None,
     seed: int = 0,
 ) -> LoadedModel:
     """Build a network and fill it.
@@ -62,6 +63,7 @@ def open_model(
         weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
         num_classes: Number of logits, where it is not the model's own.
         in_chans: Number of image channels, where it is not the model's own.
+        image_size: Height and width of the images, where they are not the model's own.
         seed: Of random weights.
 
     Raises:
@@ -72,7 +74,12 @@ def open_model(
     if isinstance(spec, str) and is_model_name(name):
         pretrained = weights == PRETRAINED
         model = create_model(
-            name, num_classes=num_classes, in_chans=in_chans, pretrained=pretrained, seed=seed
+            name,
+            num_classes=num_classes,
+            in_chans=in_chans,
+            image_size=image_size,
+            pretrained=pretrained,
+            seed=seed,
         )
         preparation = preparation_of(model, name, in_chans=in_chans)
         made_by: Mapping[str, Fact] = {"weights": PRETRAINED if pretrained else "random"}
@@ -86,6 +93,10 @@ def open_model(
         )
     else:
         raise UnknownNameError(_unknown_model(name))
+    if image_size is not None:
+        channels = loaded.preparation.input_size[0]
+        resized = replace(loaded.preparation, input_size=(channels, image_size, image_size))
+        loaded = replace(loaded, preparation=resized)
     if weights is None or weights == PRETRAINED:
         return loaded
     load_weights(loaded.model, weights)
@@ -100,10 +111,14 @@ def create_model(
     *,
     num_classes: int | None = None,
     in_chans: int | None = None,
+    image_size: int | None = None,
     pretrained: bool = False,
     seed: int = 0,
 ) -> nn.Module:
     """Build one network; random weights depend on `seed` alone.
+
+    `image_size` matters to networks that are built for one size, as vision transformers are;
+    others take any.
 
     torch's own random numbers continue afterwards as if nothing had been drawn. Of torchvision,
     the classification models are known; they take three channels, whatever the images have.
@@ -114,15 +129,20 @@ def create_model(
     """
     if not is_model_name(name):
         raise UnknownNameError(_unknown_model(name))
-    for option, value in (("num_classes", num_classes), ("in_chans", in_chans)):
+    for option, value in (
+        ("num_classes", num_classes),
+        ("in_chans", in_chans),
+        ("image_size", image_size),
+    ):
         if value is not None and value < 1:
             raise CheckpointError(f"`{option}` is {value}; a network needs at least 1.")
     build = _create_torchvision if name.startswith(TORCHVISION) else _create_timm
+    sized = _sized(name, image_size)
     if not pretrained:
-        return build(name, num_classes, in_chans, pretrained=False, seed=seed)
+        return build(name, num_classes, in_chans, sized, pretrained=False, seed=seed)
     try:
         with _careful_download():
-            return build(name, num_classes, in_chans, pretrained=True, seed=seed)
+            return build(name, num_classes, in_chans, sized, pretrained=True, seed=seed)
     except CheckpointError:
         raise
     except Exception as error:  # urllib's, httpx's, Hugging Face's, timm's RuntimeError, ...
@@ -178,13 +198,29 @@ def is_model_name(name: str) -> bool:
     return not dot or name in timm.list_models(f"{architecture}.*", include_tags=True)
 
 
+def _sized(name: str, image_size: int | None) -> dict[str, int]:
+    """Return the option that builds a network for another size, where it is built for one."""
+    if image_size is None:
+        return {}
+    if name.startswith(TORCHVISION):
+        return {"image_size": image_size} if "vit_" in name else {}
+    config = timm.get_pretrained_cfg(name)
+    return {"img_size": image_size} if config is not None and config.fixed_input_size else {}
+
+
 def _create_timm(
-    name: str, num_classes: int | None, in_chans: int | None, *, pretrained: bool, seed: int
+    name: str,
+    num_classes: int | None,
+    in_chans: int | None,
+    sized: Mapping[str, int],
+    *,
+    pretrained: bool,
+    seed: int,
 ) -> nn.Module:
     with _seeded(seed):
         try:
             model: nn.Module = timm.create_model(
-                name, pretrained=pretrained, num_classes=num_classes, in_chans=in_chans
+                name, pretrained=pretrained, num_classes=num_classes, in_chans=in_chans, **sized
             )
         except (TypeError, AssertionError, ValueError) as error:
             if pretrained:
@@ -197,14 +233,22 @@ def _create_timm(
 
 
 def _create_torchvision(
-    name: str, num_classes: int | None, in_chans: int | None, *, pretrained: bool, seed: int
+    name: str,
+    num_classes: int | None,
+    in_chans: int | None,
+    sized: Mapping[str, int],
+    *,
+    pretrained: bool,
+    seed: int,
 ) -> nn.Module:
     if in_chans not in (None, 3):
         raise CheckpointError(
             f"{name} takes 3 channels, and `in_chans` is {in_chans}. Leave it out: grey images "
             "are repeated over the channels."
         )
-    options: dict[str, Any] = {} if num_classes is None else {"num_classes": num_classes}
+    options: dict[str, Any] = dict(sized)
+    if num_classes is not None:
+        options["num_classes"] = num_classes
     if pretrained:
         options["weights"] = _torchvision_weights(name)
         published = len(options["weights"].meta["categories"])
@@ -239,7 +283,7 @@ def _from_folder(
                 f"{folder.path} holds a network with {key}={options[key]}, not {value}. "
                 f"Leave `{key}` out."
             )
-    strange = sorted(options.keys() - {"num_classes", "in_chans"})
+    strange = sorted(options.keys() - {"num_classes", "in_chans", "image_size"})
     if strange or not all(value is None or type(value) is int for value in options.values()):
         raise CheckpointError(
             f"{folder.path} was written with options that this version does not know: "

@@ -9,6 +9,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
+from stiffnet.data.folder import ImageFolder
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.load import LoadedModel, is_model_name, open_model
 from stiffnet.train.average import Average
@@ -42,27 +43,42 @@ def open_subject(
         recipe.model,
         weights=recipe.weights or None,
         num_classes=len(train.classes) if is_model_name(recipe.model) else None,
+        image_size=recipe.image_size or None,
         seed=recipe.seed,
     )
     _same_classes(loaded, train.classes)
-    preparation = loaded.preparation
-    if recipe.image_size:
-        channels = preparation.input_size[0]
-        size = (channels, recipe.image_size, recipe.image_size)
-        preparation = replace(preparation, input_size=size)
     augmentation = Augmentation(
         crop=recipe.crop, padding=recipe.padding, flip=recipe.flip, scale=recipe.crop_scale
     )
-    lesson = Lesson(train, test, preparation, augmentation, workers)
+    lesson = Lesson(train, test, loaded.preparation, augmentation, workers)
     about = About(
         name=loaded.name,
-        options={"num_classes": len(train.classes)},
+        options={"num_classes": len(train.classes), "image_size": recipe.image_size or None},
         classes=train.classes,
-        preparation=preparation,
+        preparation=loaded.preparation,
         recipe=to_toml(recipe),
         made_by={"command": command, "data": train.name, "seed": recipe.seed},
     )
     return lesson, loaded, about
+
+
+def without_bad_images(lesson: Lesson) -> tuple[Lesson, list[str]]:
+    """Leave out image files that cannot be read; the sentences say which.
+
+    Raises:
+        DataError: If no image of a class is left.
+    """
+    kept, faults, listed = [], [], 0
+    for images in (lesson.train, lesson.test):
+        listed += len(images)
+        if isinstance(images, ImageFolder):
+            images, bad = images.without_bad_images(lesson.preparation, workers=lesson.workers)
+            faults += bad
+        kept.append(images)
+    if faults:
+        verb = "is" if len(faults) == 1 else "are"
+        faults.append(f"{len(faults):,} of {listed:,} images {verb} left out.")
+    return replace(lesson, train=kept[0], test=kept[1]), faults
 
 
 def make_trainee(recipe: Recipe, network: nn.Module, fabric: Fabric) -> Trainee:

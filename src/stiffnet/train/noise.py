@@ -1,7 +1,9 @@
 r"""Noise attacks on training: noise in every batch norm, or batch statistics for instance norms.
 
 While it trains, a norm with noise computes $[\hat x\,N_a + N_b]\,\gamma + \beta$, where $\hat x$ is
-its normalised input. In evaluation it is the ordinary norm.
+its normalised input. In evaluation it is the ordinary norm. The paper multiplies $N_a$ and $\gamma$
+in the same way, and neither its code nor that of the work it follows has any noise, so we read
+one number per channel; what its table's caption calls a variance is a standard deviation here.
 """
 
 import math

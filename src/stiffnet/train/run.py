@@ -14,7 +14,7 @@ from stiffnet.data.images import part_of
 from stiffnet.errors import CheckpointError, DataError, NonFiniteError, RecipeError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.measure import measure
-from stiffnet.train.build import make_trainee, open_subject
+from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
     About,
     State,
@@ -29,7 +29,7 @@ from stiffnet.train.checkpoint import (
 from stiffnet.train.folder import RunFolder
 from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
 from stiffnet.train.ranks import first_decides, is_sharded, make_fabric
-from stiffnet.train.reading import build_recipe, to_toml
+from stiffnet.train.reading import build_recipe
 from stiffnet.train.recipe import Recipe, place_free
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.snapshot import restore, take
@@ -48,6 +48,7 @@ class Machinery:
     workers: int = 0
     save_every: int = 0  # steps; after each epoch there is a checkpoint in any case
     tns: int = 0  # test images to measure after each epoch
+    skip_bad_images: bool = False  # look at every image file first, and leave out unreadable ones
 
 
 class Audience:
@@ -142,9 +143,15 @@ def run(
                 "Measure the finished network instead."
             )
         lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
+        if machinery.skip_bad_images:
+            lesson, notes = without_bad_images(lesson)
+            for text in notes:
+                audience.note(text)
         trainee = make_trainee(recipe, loaded.model, fabric)
         trainee.state.samples = len(lesson.train)
-        if where is not None:
+        if where is None:  # not before, so that what could not begin leaves nothing in the way
+            first_decides(fabric, lambda: atomic_write(folder.recipe, about.recipe) and None)
+        else:
             tensors, state = read_checkpoint(where)
             _same_data(state, lesson)
             restore(trainee, tensors, state)
@@ -171,7 +178,6 @@ def _prepare(
 ) -> tuple[Path | None, list[str]]:
     """Decide where to begin: at a checkpoint, or, with None, at the beginning."""
     if not folder.recipe.exists():
-        atomic_write(folder.recipe, to_toml(recipe))
         return None, []
     if not (resume or restarted):
         raise RecipeError(
