@@ -206,8 +206,8 @@ def _packed(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def _unpacked(path: Path) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load(path.read_bytes())
+    try:  # sorted, since ranks that share tensors out must do so in the same order
+        return dict(sorted(safetensors.torch.load(path.read_bytes()).items()))
     except OSError as error:
         raise StorageError(
             f"{path} could not be read: {error.strerror or error}. Check the disk."

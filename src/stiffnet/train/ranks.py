@@ -1,7 +1,9 @@
 """What the processes of one run decide together."""
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -14,6 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from stiffnet.errors import RecipeError, StiffnetError
 
 T = TypeVar("T")
+LOST = re.compile(r"gloo|nccl|connection (closed|reset|refused)|broken pipe", re.IGNORECASE)
 
 
 def make_fabric(
@@ -90,6 +93,24 @@ def first_decides(fabric: Fabric, work: Callable[[], T]) -> T:
     if fault is not None:
         raise fault
     return result  # type: ignore[return-value]  # T may be None itself
+
+
+@contextmanager
+def in_company(fabric: Fabric) -> Iterator[None]:
+    """Say in a sentence that another rank was lost; the libraries below say it in many.
+
+    Raises:
+        StiffnetError: If the connection to another rank broke in the block.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if fabric.world_size == 1 or not LOST.search(str(error)):
+            raise
+        raise StiffnetError(
+            f"Rank {fabric.global_rank} ends because another rank has ended. See what that one "
+            "said; then go on with `--resume`."
+        ) from error
 
 
 def largest(fabric: Fabric, number: int) -> int:

@@ -28,7 +28,7 @@ from stiffnet.train.checkpoint import (
 )
 from stiffnet.train.folder import RunFolder
 from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
-from stiffnet.train.ranks import first_decides, is_sharded, make_fabric
+from stiffnet.train.ranks import first_decides, in_company, is_sharded, make_fabric
 from stiffnet.train.reading import build_recipe
 from stiffnet.train.recipe import Recipe, place_free
 from stiffnet.train.schedule import learning_rate
@@ -125,6 +125,7 @@ def run(
         audience = NOBODY
     folder = RunFolder(Path(out))
     with ExitStack() as stack:
+        stack.enter_context(in_company(fabric))
         stop = stack.enter_context(listening())
         stack.enter_context(torch.random.fork_rng())
         first_decides(fabric, lambda: _enter(folder, stack, resume=resume, again=again))

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.state_dict import (
 from stiffnet.errors import CheckpointError
 from stiffnet.train.checkpoint import State, Tensors
 from stiffnet.train.loop import Trainee
-from stiffnet.train.ranks import is_sharded
+from stiffnet.train.ranks import LOST, is_sharded
 
 TOGETHER = StateDictOptions(full_state_dict=True, cpu_offload=True)
 SIGN = "|"  # between a parameter's name and the name of its tensor in the optimizer
@@ -49,6 +49,8 @@ def restore(trainee: Trainee, tensors: Tensors, state: State) -> None:
         if trainee.average is not None:
             trainee.average.load_state_dict(dict(tensors.average))
     except (RuntimeError, KeyError) as error:
+        if LOST.search(str(error)):
+            raise
         raise CheckpointError(
             f"The checkpoint is of another network: {str(error).splitlines()[0]} "
             "Give the recipe that it was trained by."
