@@ -169,6 +169,22 @@ def test_stiffness_is_measured_after_each_epoch_if_asked(tmp_path):
     assert same(weights(tmp_path / "plain"), weights(tmp_path / "watched"))
 
 
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "64-true"])
+def test_every_precision_trains_tests_measures_and_resumes(precision, tmp_path):
+    recipe = replace(TINY, precision=precision, ema_decay=0.5, epochs=2, data="generated:20")
+    whole = run(recipe, tmp_path / "whole", machinery=Machinery(tns=10))
+    with pytest.raises(Stopped):
+        run(recipe, tmp_path / "run", audience=Listener(stop_at=3), machinery=Machinery(tns=10))
+    resumed = run(recipe, tmp_path / "run", resume=True, machinery=Machinery(tns=10))
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+    assert [row["tns"] for row in resumed.history] == [row["tns"] for row in whole.history]
+
+
+def test_a_precision_that_the_device_lacks_is_refused_not_replaced(tmp_path):
+    with pytest.raises(RecipeError, match="fp16 is not supported on CPU"):
+        run(replace(TINY, precision="16-mixed"), tmp_path / "run", machinery=Machinery("cpu"))
+
+
 def test_a_network_with_other_classes_is_not_trained_on(tmp_path):
     run(replace(TINY, epochs=1), tmp_path / "run")
     tuned = replace(TINY, model=str(tmp_path / "run/final"), data="digits")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -48,14 +49,16 @@ def make_fabric(
     if strategy == "fsdp":
         chosen = ModelParallelStrategy(_shard, data_parallel_size=ranks, tensor_parallel_size=1)
     try:
-        fabric = Fabric(
-            accelerator=device,
-            devices=devices,
-            num_nodes=nodes,
-            strategy=chosen,
-            precision=precision,
-        )
-    except (RuntimeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*AMP with fp16 is not supported")
+            fabric = Fabric(
+                accelerator=device,
+                devices=devices,
+                num_nodes=nodes,
+                strategy=chosen,
+                precision=precision,
+            )
+    except (RuntimeError, ValueError, Warning) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise RecipeError(
             f"This machine cannot do that: {reason}. Choose another `--device`, `--devices`, "

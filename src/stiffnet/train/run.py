@@ -300,9 +300,9 @@ def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
     batches = lesson.test.batches(
         lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
     )
-    cast = fabric.strategy.precision.convert_input
+    kind = next(trainee.judged.parameters()).dtype
     mine = part_of(batches, fabric.global_rank, fabric.world_size)
-    report = measure(trainee.judged, ((cast(images), labels) for images, labels in mine), keep=0)
+    report = measure(trainee.judged, ((images.to(kind), labels) for images, labels in mine), keep=0)
     return {"tns": report.tns, "tns_se": report.tns_se}
 
 
