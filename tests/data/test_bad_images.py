@@ -78,7 +78,7 @@ def test_good_images_all_stay(place, workers):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_bad_ones_are_left_out_and_each_is_named(place, workers):
     for kind, (content, _) in BAD.items():
-        (place / "dog" / f"{kind}.jpg").write_bytes(content)
+        (place / "cat" / f"{kind}.jpg").write_bytes(content)
     folder = image_folder(place)
     left, faults = folder.without_bad_images(RGB, workers=workers)
     assert len(left) == 2 * len(GOOD)
@@ -88,7 +88,7 @@ def test_bad_ones_are_left_out_and_each_is_named(place, workers):
     assert not any(kind in file for file in left.files for kind in BAD)
     for kind in BAD:
         [fault] = [each for each in faults if f"{kind}.jpg" in each]
-        assert fault.startswith(f"{place / 'dog' / kind}.jpg is not an image that can be read: ")
+        assert fault.startswith(f"{place / 'cat' / kind}.jpg is not an image that can be read: ")
         assert "\n" not in fault
     [(images, labels)] = left.batches(RGB, batch_size=1000)
     assert len(images) == len(labels) == len(left)

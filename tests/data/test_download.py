@@ -108,8 +108,9 @@ def test_a_broken_connection_is_taken_up_again(tmp_path, fault, resumes):
         download("cifar100", tmp_path, opener=Server(**fault))
     assert everything(tmp_path) == [".cifar-100-binary.tar.gz.part"]
     assert (tmp_path / ".cifar-100-binary.tar.gz.part").stat().st_size == 4000
-    server = Server(resumes=resumes)
-    download("cifar100", tmp_path, opener=server)
+    server, counts = Server(resumes=resumes), []
+    download("cifar100", tmp_path, opener=server, on_bytes=counts.append)
+    assert sum(counts) == len(ARCHIVE)
     assert server.asked[0][1] == 4000
     assert server.sent == len(ARCHIVE) - (4000 if resumes else 0)
     assert everything(tmp_path) == WHOLE

@@ -104,7 +104,8 @@ def download(
     Args:
         name: One of `SOURCES`.
         folder: Where the data set's own folder comes to be.
-        on_bytes: Told how many bytes of the archive came, whenever some have.
+        on_bytes: Told how many more bytes of the archive are there, whenever some came; at first,
+            those of an interrupted call too.
         opener: Opens addresses; the default knows https alone.
 
     Returns:
@@ -237,11 +238,13 @@ def _receive(source: Source, part: Path, on_bytes: Callable[[int], None], opener
         present = stream.seek(0, os.SEEK_END)
         if present >= source.size:
             return
+        told = 0
         for piece, place in _pieces(source, present, opener):
             if stream.tell() != place:  # the server begins anew
                 stream.truncate(stream.seek(place))
             stream.write(piece)
-            on_bytes(len(piece))
+            on_bytes(stream.tell() - told)
+            told = stream.tell()
         if stream.tell() < source.size:
             raise DataError(
                 f"{source.url} ended after {stream.tell():,} of {source.size:,} bytes. Try again; "

@@ -25,8 +25,7 @@ def build_recipe(
     """Return a recipe by its name or from a file, with changes.
 
     Args:
-        name_or_path: A name in `RECIPES`, or a TOML or YAML file. A name wins over a file of the
-            same name; write ``./NAME`` for the file.
+        name_or_path: A name in `RECIPES`, or a TOML or YAML file.
         settings: Fields to change. Text is read as the field's type: ``"81/122"``, ``"81,122"``
             and ``"[81, 122]"`` are the same milestones.
         **known: Fields to change after those, such as the model; None changes nothing.
@@ -81,8 +80,6 @@ def to_toml(recipe: Recipe) -> str:
 def _is_file(name_or_path: str | os.PathLike[str]) -> bool:
     if not isinstance(name_or_path, str):
         return True
-    if name_or_path in {entry.name for entry in RECIPES}:
-        return False
     return os.sep in name_or_path or Path(name_or_path).suffix.lower() in SUFFIXES
 
 
