@@ -154,9 +154,10 @@ def test_a_place_that_cannot_be_written_is_named(folder, tmp_path, capsys):
 def test_lists(capsys):
     assert main(["list", "data"]) == 0
     assert "digits" in capsys.readouterr().out
-    assert main(["list", "models", "*164_cifar"]) == 0
+    assert main(["list", "models", "*resnet164_cifar"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == ["resnet164_cifar", "preresnet164_cifar"]
+    assert {"resnet164_cifar", "preresnet164_cifar"} <= set(names)
+    assert all(name.endswith("resnet164_cifar") for name in names)
     assert main(["list", "models", "nothing*"]) == 2
     assert main(["list", "wine"]) == 2
 
