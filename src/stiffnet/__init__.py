@@ -1,4 +1,4 @@
-"""Residual networks read as ODE solvers: measure how stiff they are, step by step.
+"""Residual networks read as ODE solvers: measure their stiffness, choose their step sizes.
 
 The public names, and nothing else. Each is imported when it is first used, so that
 ``stiffnet --help`` does not wait for torch.
@@ -11,8 +11,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stiffnet.attention import register_attention as register_attention
     from stiffnet.measure import measure as measure
+    from stiffnet.network.attach import (
+        attach as attach,
+        attached as attached,
+        detach as detach,
+    )
     from stiffnet.network.load import create_model as create_model
+    from stiffnet.network.where import top_k as top_k
     from stiffnet.report.stiffness import StiffnessReport as StiffnessReport
     from stiffnet.stiffness.metric import StiffnessMetric as StiffnessMetric
     from stiffnet.stiffness.relate import rank_models as rank_models, relate as relate
@@ -30,13 +37,18 @@ _HOME = {
     "StiffnessMetric": "stiffnet.stiffness.metric",
     "StiffnessReport": "stiffnet.report.stiffness",
     "Trajectory": "stiffnet.trajectory.record",
+    "attach": "stiffnet.network.attach",
+    "attached": "stiffnet.network.attach",
     "create_model": "stiffnet.network.load",
+    "detach": "stiffnet.network.attach",
     "measure": "stiffnet.measure",
     "rank_models": "stiffnet.stiffness.relate",
     "record": "stiffnet.trajectory.record",
+    "register_attention": "stiffnet.attention",
     "relate": "stiffnet.stiffness.relate",
     "steps": "stiffnet.trajectory.steps",
     "tns": "stiffnet.stiffness.total",
+    "top_k": "stiffnet.network.where",
 }
 
 

@@ -4,7 +4,7 @@ import pytest
 import timm
 import torch
 
-from stiffnet.backbones import OWN_MODELS
+from stiffnet.backbones import CIFAR_RESNETS
 from stiffnet.trajectory.steps import steps
 
 PARAMETERS = {  # with 10 classes, from the authors' code and by hand
@@ -40,7 +40,10 @@ def test_a_hundred_classes_cost_the_head_alone():
     )
 
 
-@pytest.mark.parametrize("name", OWN_MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if "245" in n else n for n in CIFAR_RESNETS],
+)
 def test_there_is_a_step_a_block_in_three_stages(name):
     found = steps(on_meta(name), torch.empty(1, 3, 32, 32, device="meta"))
     depth = int("".join(c for c in name if c.isdigit()))

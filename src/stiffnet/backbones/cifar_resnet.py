@@ -6,33 +6,45 @@ He, Zhang, Ren and Sun, 2016: "Deep residual learning for image recognition" (po
 """
 
 import math
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
 
 import torch
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-CIFAR_MEAN = (0.4914, 0.4822, 0.4465)  # of CIFAR-10's 50,000 training images
-CIFAR_STD = (0.2470, 0.2435, 0.2616)
+from stiffnet.backbones.small_images import CIFAR_MEAN as CIFAR_MEAN, register
+
 WIDTHS = (16, 32, 64)
+
+
+class Block(nn.Module, ABC):
+    """A residual step that turns `inputs` channels into ``width * expansion``."""
+
+    expansion: ClassVar[int]
+
+    @abstractmethod
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
-class BasicBlock(nn.Module):
+class BasicBlock(Block):
     """Two 3×3 convolutions, and the activation after the addition."""
 
     expansion = 1
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
-        super().__init__()
+        super().__init__(inputs, width, stride)
         self.conv1 = _conv(inputs, width, 3, stride)
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = _conv(width, width, 3)
         self.bn2 = nn.BatchNorm2d(width)
-        self.shortcut = _projection(inputs, width, stride)
+        self.shortcut = projection(inputs, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Take one step."""
@@ -41,20 +53,20 @@ class BasicBlock(nn.Module):
         return torch.relu(self.shortcut(x) + rate)
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(Block):
     """1×1, 3×3, 1×1, and the activation after the addition."""
 
     expansion = 4
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
-        super().__init__()
+        super().__init__(inputs, width, stride)
         self.conv1 = _conv(inputs, width, 1)
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = _conv(width, width, 3, stride)
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = _conv(width, 4 * width, 1)
         self.bn3 = nn.BatchNorm2d(4 * width)
-        self.shortcut = _projection(inputs, 4 * width, stride)
+        self.shortcut = projection(inputs, 4 * width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Take one step."""
@@ -64,13 +76,13 @@ class Bottleneck(nn.Module):
         return torch.relu(self.shortcut(x) + rate)
 
 
-class PreActBottleneck(nn.Module):
+class PreActBottleneck(Block):
     """Norm and activation before each convolution; nothing after the addition."""
 
     expansion = 4
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
-        super().__init__()
+        super().__init__(inputs, width, stride)
         self.bn1 = nn.BatchNorm2d(inputs)
         self.conv1 = _conv(inputs, width, 1)
         self.bn2 = nn.BatchNorm2d(width)
@@ -89,27 +101,39 @@ class PreActBottleneck(nn.Module):
         return torch.add(self.shortcut(x), rate)
 
 
-Block = type[BasicBlock] | type[Bottleneck] | type[PreActBottleneck]
-
-
-def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
+def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """A shortcut between states of these shapes: nothing if they agree, else 1×1 and a norm."""
     if inputs == outputs and stride == 1:
         return nn.Identity()
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
 
 class CifarResNet(nn.Module):
-    """Stem, three stages of n blocks, pooling over whatever map is left, one linear layer."""
+    """Stem, three stages of n blocks, pooling over whatever map is left, one linear layer.
+
+    Args:
+        block: What each stage consists of.
+        blocks: Their number in each stage.
+        num_classes: Number of logits; 0 leaves the linear layer out.
+        in_chans: Number of image channels.
+        stem: What is used instead of one convolution and its norm, given both widths.
+    """
 
     def __init__(
-        self, block: Block, blocks: int, *, num_classes: int = 10, in_chans: int = 3
+        self,
+        block: type[Block],
+        blocks: int,
+        *,
+        num_classes: int = 10,
+        in_chans: int = 3,
+        stem: Callable[[int, int], nn.Module] | None = None,
     ) -> None:
         super().__init__()
         preact = block is PreActBottleneck
         self.num_classes = num_classes
         self.num_features = WIDTHS[-1] * block.expansion
-        self.conv1 = _conv(in_chans, WIDTHS[0], 3)
-        self.bn1 = nn.Identity() if preact else nn.BatchNorm2d(WIDTHS[0])
+        self.conv1 = stem(in_chans, WIDTHS[0]) if stem else _conv(in_chans, WIDTHS[0], 3)
+        self.bn1 = nn.Identity() if preact or stem else nn.BatchNorm2d(WIDTHS[0])
         self.act1 = nn.Identity() if preact else nn.ReLU()
         channels = WIDTHS[0]
         for number, width in enumerate(WIDTHS, start=1):
@@ -157,41 +181,18 @@ class CifarResNet(nn.Module):
         return self.forward_head(self.forward_features(x))
 
 
-VARIANTS: dict[str, tuple[Block, int]] = {
+VARIANTS: dict[str, tuple[type[Block], int]] = {
     **{f"resnet{6 * n + 2}_cifar": (BasicBlock, n) for n in (3, 5, 7, 9, 18)},
     **{f"resnet{9 * n + 2}_cifar": (Bottleneck, n) for n in (3, 9, 18, 27)},
     **{f"preresnet{9 * n + 2}_cifar": (PreActBottleneck, n) for n in (3, 9, 18, 27)},
 }
 
-default_cfgs = generate_default_cfgs(
-    {
-        name: {
-            "num_classes": 10,
-            "input_size": (3, 32, 32),
-            "pool_size": (8, 8),
-            "crop_pct": 1.0,
-            "interpolation": "bilinear",
-            "mean": CIFAR_MEAN,
-            "std": CIFAR_STD,
-            "first_conv": "conv1",
-            "classifier": "fc",
-        }
-        for name in VARIANTS
-    }
-)
-
-
-def _register(name: str, block: Block, blocks: int) -> None:
-    def build(pretrained: bool = False, **options: Any) -> CifarResNet:
-        model: CifarResNet = build_model_with_cfg(
-            CifarResNet, name, pretrained, block=block, blocks=blocks, **options
-        )
-        return model
-
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"Three stages of {blocks} {block.__name__}s for 32-pixel images."
-    register_model(build)
-
-
 for _name, (_block, _blocks) in VARIANTS.items():
-    _register(_name, _block, _blocks)
+    register(
+        _name,
+        partial(CifarResNet, _block, _blocks),
+        f"Three stages of {_blocks} {_block.__name__}s for 32-pixel images.",
+        first_conv="conv1",
+        classifier="fc",
+        last_map=8,
+    )

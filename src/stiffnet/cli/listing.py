@@ -12,6 +12,7 @@ class Kind(StrEnum):
     models = "models"
     data = "data"
     recipes = "recipes"
+    attention = "attention"
 
 
 def listing(
@@ -20,7 +21,7 @@ def listing(
         str, typer.Argument(help="Show only names like this, e.g. 'resnet*'.")
     ] = "*",
 ) -> None:
-    """List the models, data sets or recipes that the other commands take."""
+    """List the models, data sets, recipes or attention modules that the other commands take."""
     from stiffnet.errors import UnknownNameError
 
     if kind is Kind.models:
@@ -45,6 +46,10 @@ def _entries(kind: Kind) -> list[tuple[str, str]]:
         from stiffnet.data import DATA
 
         return [(entry.name, entry.summary) for entry in DATA]
+    if kind is Kind.attention:
+        from stiffnet.attention import ATTENTION
+
+        return [(entry.name, entry.summary) for entry in ATTENTION]
     from stiffnet.train.recipes import RECIPES
 
     return [(entry.name, entry.summary) for entry in RECIPES]

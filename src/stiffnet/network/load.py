@@ -22,7 +22,9 @@ from torch import nn
 from stiffnet import backbones
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, UnknownNameError
+from stiffnet.network.attach import attach
 from stiffnet.network.folder import Fact, ModelFolder, read_folder
+from stiffnet.network.spelling import NONE, read_attention
 from stiffnet.network.weights import load_weights as load_weights
 from stiffnet.registry import unknown
 
@@ -44,6 +46,7 @@ class LoadedModel:
     classes: tuple[str, ...]  # empty where nobody wrote them down
     form: str
     made_by: Mapping[str, Fact]
+    options: Mapping[str, Fact]  # that `create_model` built it with
 
 
 def open_model(
@@ -53,6 +56,7 @@ def open_model(
     num_classes: int | None = None,
     in_chans: int | None = None,
     image_size: int | None = None,
+    attention: str | None = None,
     seed: int = 0,
 ) -> LoadedModel:
     """Build a network and fill it.
@@ -64,6 +68,7 @@ def open_model(
         num_classes: Number of logits, where it is not the model's own.
         in_chans: Number of image channels, where it is not the model's own.
         image_size: Height and width of the images, where they are not the model's own.
+        attention: A module for every step, as for `create_model`; a folder knows its own.
         seed: Of random weights.
 
     Raises:
@@ -78,6 +83,7 @@ def open_model(
             num_classes=num_classes,
             in_chans=in_chans,
             image_size=image_size,
+            attention=attention,
             pretrained=pretrained,
             seed=seed,
         )
@@ -86,7 +92,13 @@ def open_model(
         if not pretrained:
             made_by = {**made_by, "seed": seed}
         classes = _torchvision_classes(name) if pretrained and num_classes is None else ()
-        loaded = LoadedModel(model.eval(), name, preparation, classes, "train", made_by)
+        options = {
+            "num_classes": num_classes,
+            "in_chans": in_chans,
+            "image_size": image_size,
+            "attention": attention,
+        }
+        loaded = LoadedModel(model.eval(), name, preparation, classes, "train", made_by, options)
     elif name and (Path(name).is_dir() or os.sep in name or not isinstance(spec, str)):
         loaded = _from_folder(
             read_folder(name), weights=weights, num_classes=num_classes, in_chans=in_chans
@@ -100,10 +112,7 @@ def open_model(
     if weights is None or weights == PRETRAINED:
         return loaded
     load_weights(loaded.model, weights)
-    made_by = {"weights": Path(weights).name}
-    return LoadedModel(
-        loaded.model, loaded.name, loaded.preparation, loaded.classes, loaded.form, made_by
-    )
+    return replace(loaded, made_by={"weights": Path(weights).name})
 
 
 def create_model(
@@ -112,13 +121,16 @@ def create_model(
     num_classes: int | None = None,
     in_chans: int | None = None,
     image_size: int | None = None,
+    attention: str | None = None,
     pretrained: bool = False,
     seed: int = 0,
 ) -> nn.Module:
     """Build one network; random weights depend on `seed` alone.
 
     `image_size` matters to networks that are built for one size, as vision transformers are;
-    others take any.
+    others take any. `attention` attaches a module to every step, as in ``"se"`` or
+    ``"se,reduction=8"``: as its authors initialise it, or, with pretrained weights, so that it
+    changes nothing at first. The backbone's own weights are the same with and without.
 
     torch's own random numbers continue afterwards as if nothing had been drawn. Of torchvision,
     the classification models are known; they take three channels, whatever the images have.
@@ -138,15 +150,21 @@ def create_model(
             raise CheckpointError(f"`{option}` is {value}; a network needs at least 1.")
     build = _create_torchvision if name.startswith(TORCHVISION) else _create_timm
     sized = _sized(name, image_size)
-    if not pretrained:
-        return build(name, num_classes, in_chans, sized, pretrained=False, seed=seed)
-    try:
-        with _careful_download():
-            return build(name, num_classes, in_chans, sized, pretrained=True, seed=seed)
-    except CheckpointError:
-        raise
-    except Exception as error:  # urllib's, httpx's, Hugging Face's, timm's RuntimeError, ...
-        raise CheckpointError(_no_pretrained(name, error)) from error
+    if pretrained:
+        try:
+            with _careful_download():
+                model = build(name, num_classes, in_chans, sized, pretrained=True, seed=seed)
+        except CheckpointError:
+            raise
+        except Exception as error:  # urllib's, httpx's, Hugging Face's, timm's RuntimeError, ...
+            raise CheckpointError(_no_pretrained(name, error)) from error
+    else:
+        model = build(name, num_classes, in_chans, sized, pretrained=False, seed=seed)
+    if attention is not None and attention != NONE:
+        module, options = read_attention(attention)
+        with _seeded(seed):
+            attach(model, module, start="identity" if pretrained else "paper", **options)  # type: ignore[arg-type]
+    return model
 
 
 def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) -> Preparation:
@@ -283,8 +301,11 @@ def _from_folder(
                 f"{folder.path} holds a network with {key}={options[key]}, not {value}. "
                 f"Leave `{key}` out."
             )
-    strange = sorted(options.keys() - {"num_classes", "in_chans", "image_size"})
-    if strange or not all(value is None or type(value) is int for value in options.values()):
+    kinds = {"num_classes": int, "in_chans": int, "image_size": int, "attention": str}
+    strange = sorted(options.keys() - kinds)
+    if strange or not all(
+        value is None or type(value) is kinds[key] for key, value in options.items()
+    ):
         raise CheckpointError(
             f"{folder.path} was written with options that this version does not know: "
             f"{', '.join(strange) or options}. Update stiffnet."
@@ -293,7 +314,13 @@ def _from_folder(
     if weights is None:
         load_weights(model, folder.weights)
     return LoadedModel(
-        model.eval(), folder.name, folder.preparation, folder.classes, folder.form, folder.made_by
+        model.eval(),
+        folder.name,
+        folder.preparation,
+        folder.classes,
+        folder.form,
+        folder.made_by,
+        options,
     )
 
 

@@ -12,6 +12,7 @@ from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.load import LoadedModel, is_model_name, open_model
+from stiffnet.network.spelling import NONE
 from stiffnet.train.average import Average
 from stiffnet.train.checkpoint import About
 from stiffnet.train.groups import parameter_groups
@@ -33,17 +34,20 @@ def open_subject(
         CheckpointError: If the network's classes are not those of the data.
         RecipeError: If the recipe asks for what there is not.
     """
-    if recipe.attention != "none":
-        raise RecipeError(
-            f"`attention` is {recipe.attention!r}, and this version trains plain networks. "
-            "Leave it out, or write `none`."
-        )
     train, test = open_splits(recipe.data)
+    attention = None if recipe.attention == NONE else recipe.attention
+    named = is_model_name(recipe.model)
+    if attention and not named:
+        raise RecipeError(
+            f"{recipe.model} has the attention that it was trained with, and `attention` is "
+            f"{attention!r}. Leave it out, or name the network."
+        )
     loaded = open_model(
         recipe.model,
         weights=recipe.weights or None,
-        num_classes=len(train.classes) if is_model_name(recipe.model) else None,
+        num_classes=len(train.classes) if named else None,
         image_size=recipe.image_size or None,
+        attention=attention,
         seed=recipe.seed,
     )
     _same_classes(loaded, train.classes)
@@ -53,7 +57,7 @@ def open_subject(
     lesson = Lesson(train, test, loaded.preparation, augmentation, workers)
     about = About(
         name=loaded.name,
-        options={"num_classes": len(train.classes), "image_size": recipe.image_size or None},
+        options={**loaded.options, "num_classes": len(train.classes)},
         classes=train.classes,
         preparation=loaded.preparation,
         recipe=to_toml(recipe),

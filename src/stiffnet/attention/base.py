@@ -1,0 +1,208 @@
+"""What every step-size module shares: describe the rate, gate it, start where nothing changes.
+
+A module sits on the branch of a residual step, just before the addition, and multiplies the rate
+by a step size that it reads off the rate. It knows tensors only: a rate of shape (N, C, H, W), or
+(N, ..., C) with ``channel_axis=-1``, and for some modules the state, of the same shape.
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self, final
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.errors import StepError, UnknownNameError
+from stiffnet.registry import unknown
+
+
+class Attention(nn.Module, ABC):
+    """Chooses the step size of one residual step.
+
+    Abstract like this class, or final. A module writes `describe` (squeeze) and `excite`; `settle`
+    too if it is to start as the identity. The class says what a user of it must know:
+
+    Attributes:
+        summary: What it is, in a few words.
+        reference: Paper and year.
+        formula: Parameters that it adds to a step of C channels, as text.
+        spatial: Its step size differs between positions, so that nothing can be folded.
+        needs_map: It reads positions as a map: (N, C, H, W) or (N, H, W, C), never tokens.
+        needs_state: It must be called with the state too.
+        shares_cell: The steps of a stage share one cell; see `for_stage`.
+        replaces_norm: It takes the place of a batch norm and does not sit before the addition.
+        descriptor_shape: Shape of one sample's descriptor: what a constant fed to `gate` must have.
+        unit: What the gate is multiplied with: 1, or after `start_at_identity` the inverse of its
+            first value. A buffer, so that a checkpoint knows how its network started.
+
+    Args:
+        channels: Width of the rate.
+        channel_axis: 1 for images, -1 for tokens and channels-last maps.
+
+    Raises:
+        UnknownNameError: If an option does not exist.
+        StepError: If the module cannot take this width or layout.
+    """
+
+    summary: ClassVar[str] = ""
+    reference: ClassVar[str] = ""
+    formula: ClassVar[str] = ""
+    spatial: ClassVar[bool] = False
+    needs_map: ClassVar[bool] = False
+    needs_state: ClassVar[bool] = False
+    shares_cell: ClassVar[bool] = False
+    replaces_norm: ClassVar[bool] = False
+
+    channels: int
+    channel_axis: int
+    unit: Tensor
+
+    def __new__(cls, *_args: Any, **options: Any) -> Self:
+        """Refuse options that the class does not have, before anything is made."""
+        known = inspect.signature(cls.__init__).parameters
+        takes_any = any(option.kind is option.VAR_KEYWORD for option in known.values())
+        for name in options:
+            if name not in known and not takes_any:
+                offered = [option for option in known if option not in ("self", "channels")]
+                raise UnknownNameError(unknown(f"option of {cls.__name__}", name, offered))
+        return super().__new__(cls)
+
+    def __init__(self, channels: int, *, channel_axis: int = 1, **rest: Any) -> None:
+        name = type(self).__name__
+        if channels < 1:
+            raise StepError(f"{name} was asked for {channels} channels; give it one or more.")
+        if channel_axis not in (1, -1):
+            raise StepError(
+                f"{name} was told that channels lie along axis {channel_axis}; `channel_axis` is "
+                "1 for images and -1 for tokens."
+            )
+        if channel_axis == -1 and (self.spatial or self.replaces_norm):
+            raise StepError(
+                f"{name} works on images of shape (N, C, H, W), not on tokens; choose a module "
+                "with one step size per channel, such as 'se'."
+            )
+        super().__init__(**rest)
+        self.channels = channels
+        self.channel_axis = channel_axis
+        self.register_buffer("unit", torch.ones(()))
+
+    @property
+    def descriptor_shape(self) -> tuple[int, ...]:
+        """Shape of one sample's descriptor, without the batch axis."""
+        return (self.channels,)
+
+    @classmethod
+    def for_stage(cls, channels: int, steps: int, **options: Any) -> list[Self]:
+        """Make the modules of all steps of one stage, in the order in which they run."""
+        return [cls(channels, **options) for _ in range(steps)]
+
+    @classmethod
+    def parameter_count(cls, channels: int, *_args: Any, **options: Any) -> int:
+        """Count the parameters that one module (for a shared cell, one stage) adds to a network."""
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in cls(channels, **options).parameters())
+
+    @abstractmethod
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Squeeze a batch of rates into descriptors, of shape (N, *descriptor_shape)."""
+
+    @abstractmethod
+    def excite(self, descriptor: Tensor) -> Tensor:
+        """Turn descriptors into step sizes, before `unit`: (N, C) unless the module is spatial."""
+
+    def settle(self) -> float:
+        """Zero what makes the first gate depend on its input, and return that gate's value.
+
+        Only layers whose gradient does not vanish with them are zeroed, so that every parameter
+        learns from the second update on at the latest.
+        """
+        name = type(self).__name__
+        raise StepError(
+            f"{name} does not say how it starts as the identity; write its `settle`, or use "
+            "`start='paper'`."
+        )
+
+    @final
+    def start_at_identity(self) -> Self:
+        """Make this fresh module, in place, leave every rate as it is until it learns.
+
+        The gate is made the same for every input (see `settle`) and divided by its value.
+        """
+        first = self.settle()
+        with torch.no_grad():
+            self.unit.fill_(1 / first)
+        return self
+
+    @final
+    def gate(self, descriptor: Tensor) -> Tensor:
+        """Turn descriptors, or a constant of their shape, into step sizes."""
+        return self.excite(descriptor) * self.unit
+
+    def step_size(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Choose the step size: the factor itself, in a shape that broadcasts over `rate`."""
+        self.check(rate, state)
+        return self.spread(self.gate(self.describe(rate, state)), rate)
+
+    def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Scale the rate by its step size; the dtype stays the rate's, under autocast too."""
+        return rate * self.step_size(rate, state)
+
+    def no_weight_decay(self) -> set[str]:
+        """Name the parameters that the authors exempt from weight decay (timm's convention)."""
+        return set()
+
+    @final
+    def check(self, rate: Tensor, state: Tensor | None) -> None:
+        """Refuse tensors that this module was not made for."""
+        name, shape = type(self).__name__, tuple(rate.shape)
+        if rate.dim() < 3 or (rate.dim() != 4 and (self.needs_map or self.spatial)):
+            wanted = "(N, C, H, W)" if self.channel_axis == 1 else "(N, ..., C)"
+            if self.needs_map and self.channel_axis == -1:
+                wanted = "(N, H, W, C)"
+            raise StepError(
+                f"{name} reads rates of shape {wanted}, and this one has shape {shape}; choose a "
+                "module that pools over any positions, such as 'se', or reshape the rate."
+            )
+        if shape[self.channel_axis] != self.channels:
+            raise StepError(
+                f"{name} was made for {self.channels} channels along axis {self.channel_axis}, "
+                f"and the rate has shape {shape}; make it for that width, or say where the "
+                "channels lie with `channel_axis`."
+            )
+        if self.needs_state and state is None:
+            raise StepError(f"{name} reads the state too; call it with the rate and the state.")
+        if self.needs_state and state is not None and state.shape != rate.shape:
+            raise StepError(
+                f"{name} was given a state of shape {tuple(state.shape)} and a rate of shape "
+                f"{shape}; give it the two operands of one addition."
+            )
+
+    @final
+    def spread(self, gate: Tensor, rate: Tensor) -> Tensor:
+        """Bring step sizes of shape (N, C) to the rate's dtype and number of axes."""
+        ones = (1,) * (rate.dim() - 2)
+        shape = (-1, self.channels, *ones) if self.channel_axis == 1 else (-1, *ones, self.channels)
+        return gate.reshape(shape).to(rate.dtype)
+
+    @final
+    def positions(self, rate: Tensor) -> tuple[int, ...]:
+        """Name the axes that are neither batch nor channel."""
+        return tuple(range(2, rate.dim()) if self.channel_axis == 1 else range(1, rate.dim() - 1))
+
+    @final
+    def as_map(self, rate: Tensor) -> Tensor:
+        """View a rate as (N, C, H, W)."""
+        return rate if self.channel_axis == 1 else rate.movedim(-1, 1)
+
+    def extra_repr(self) -> str:
+        """Show the width, and the layout where it is unusual."""
+        return str(self.channels) + (", channel_axis=-1" if self.channel_axis == -1 else "")
+
+
+def sigmoid(value: float) -> float:
+    """Logistic function of a number: what a gate is before it has learnt anything.
+
+    >>> sigmoid(0.0)
+    0.5
+    """
+    return float(torch.sigmoid(torch.tensor(value, dtype=torch.float64)))

@@ -1,0 +1,52 @@
+"""Two layers with a narrow one between them: the gate of half the modules here."""
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.errors import StepError
+
+
+class Bottleneck(nn.Module):
+    """Linear, ReLU, linear, over the last axis; initialised as torch's linear layers are."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(inputs, hidden, bias=bias)
+        self.fc2 = nn.Linear(hidden, outputs, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply both layers."""
+        return self.fc2(torch.relu(self.fc1(x)))  # type: ignore[no-any-return]
+
+    def silence(self) -> None:
+        """Make the output zero for every input; the second layer still learns at once."""
+        silence(self.fc2)
+
+
+def silence(layer: nn.Linear | nn.Conv1d) -> None:
+    """Set a layer's weight, and its bias if it has one, to zero."""
+    nn.init.zeros_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
+def hidden_width(channels: int, reduction: int) -> int:
+    """Width between the two layers: C // r, and at least 1.
+
+    >>> hidden_width(64, 16), hidden_width(8, 16)
+    (4, 1)
+    """
+    if reduction < 1:
+        raise StepError(
+            f"`reduction` was {reduction}; the width is divided by it, so give 1 or more."
+        )
+    return max(1, channels // reduction)
+
+
+def bottleneck_count(inputs: int, hidden: int, outputs: int, *, bias: bool = True) -> int:
+    """Parameters of a `Bottleneck`.
+
+    >>> bottleneck_count(64, 4, 64), bottleneck_count(64, 4, 64, bias=False)
+    (580, 512)
+    """
+    return hidden * (inputs + outputs) + (hidden + outputs if bias else 0)

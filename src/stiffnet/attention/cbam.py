@@ -1,0 +1,96 @@
+"""The convolutional block attention module: which channels, then which positions."""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.attention.base import Attention
+from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
+
+
+@final
+class CBAM(Attention):
+    r"""A gate per channel, then a gate per position of what that left.
+
+    $$c = \sigma(M(\mathrm{mean}(f)) + M(\max(f))), \qquad
+      p = \sigma(\mathrm{norm}(K * [\max_C(c f), \mathrm{mean}_C(c f)]))$$
+
+    M is one bottleneck for both pooled vectors, K a 7×7 convolution. `describe` and `gate` are the
+    first half; the second depends on the map. It starts at ½, because its norm starts at weight 0.
+    Not timm's, which pools [mean, max], starts its norm at 1 and multiplies in the same call.
+
+    Args:
+        channels: Width of the rate.
+        reduction: C over the bottleneck's narrow width.
+        bias: In the bottleneck, as in the authors' release; timm and the ASR paper have none.
+        channel_axis: 1; positions of tokens are no map.
+    """
+
+    summary = "two layers on mean and maximum, then 7×7 over the map"
+    reference = "Woo et al., 2018"
+    formula = "2C²/16 + C/16 + C + 100"
+    spatial = True
+
+    def __init__(
+        self, channels: int, *, reduction: int = 16, bias: bool = True, channel_axis: int = 1
+    ) -> None:
+        super().__init__(channels, channel_axis=channel_axis)
+        self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels, bias=bias)
+        self.conv = nn.Conv2d(2, 1, 7, padding=3, bias=False)
+        self.norm = nn.BatchNorm2d(1, momentum=0.01)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for layer in (self.mlp.fc1, self.mlp.fc2):
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        nn.init.normal_(self.conv.weight, std=math.sqrt(2 / 49))
+        nn.init.zeros_(self.norm.weight)
+
+    @staticmethod
+    def parameter_count(channels: int, *, reduction: int = 16, bias: bool = True) -> int:
+        """SE's, 98 weights of the convolution and 2 of its norm.
+
+        >>> CBAM.parameter_count(64), CBAM.parameter_count(64, bias=False)
+        (680, 612)
+        """
+        hidden = hidden_width(channels, reduction)
+        return bottleneck_count(channels, hidden, channels, bias=bias) + 2 * 7 * 7 + 2
+
+    @property
+    def descriptor_shape(self) -> tuple[int, ...]:
+        """Mean and maximum of every channel."""
+        return (self.channels, 2)
+
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Mean and maximum over positions."""
+        positions = self.positions(rate)
+        return torch.stack([rate.mean(positions), rate.amax(positions)], dim=-1)
+
+    def excite(self, descriptor: Tensor) -> Tensor:
+        """The channels' half: the bottleneck on both vectors, their sum, a sigmoid."""
+        return torch.sigmoid(self.mlp(descriptor.transpose(1, 2)).sum(1))
+
+    def locate(self, gated: Tensor) -> Tensor:
+        """The positions' half: (N, 1, H, W) from a rate that its channels' half has scaled."""
+        maps = torch.cat([gated.amax(1, keepdim=True), gated.mean(1, keepdim=True)], dim=1)
+        return torch.sigmoid(self.norm(self.conv(maps))).to(gated.dtype)
+
+    def step_size(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Product of both halves, (N, C, H, W)."""
+        channels = super().step_size(rate, state)
+        return channels * self.locate(rate * channels)
+
+    def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Scale the rate by one half, then by the other."""
+        gated = rate * super().step_size(rate, state)
+        return gated * self.locate(gated)
+
+    def settle(self) -> float:
+        """Silence the bottleneck's second layer; the norm silences the convolution already."""
+        self.mlp.silence()
+        nn.init.zeros_(self.norm.weight)
+        nn.init.zeros_(self.norm.bias)
+        return 0.5 * 0.5

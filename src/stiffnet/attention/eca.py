@@ -1,0 +1,76 @@
+"""Efficient channel attention."""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.attention.base import Attention
+from stiffnet.attention.bottleneck import silence
+from stiffnet.errors import StepError
+
+
+def kernel_size(channels: int) -> int:
+    """Odd width of the convolution over channels: near (log₂ C + 1) / 2.
+
+    >>> [kernel_size(channels) for channels in (64, 128, 256, 2048)]
+    [3, 5, 5, 7]
+    """
+    near = int((math.log2(channels) + 1) / 2)
+    return near if near % 2 else near + 1
+
+
+@final
+class ECA(Attention):
+    r"""One short convolution along the channels' means.
+
+    $$s = \sigma(w * y), \qquad y = \mathrm{mean}(f)$$
+
+    One kernel for all, and zeros beyond the first and the last channel. Not timm's, whose numbers
+    agree from 8 channels up (below, it keeps a kernel of 3), but which multiplies in the same call.
+
+    Args:
+        channels: Width of the rate.
+        kernel: Odd length of the convolution; None follows the paper's rule, `kernel_size`. The
+            authors' released models set it by hand: 3, 5, 5, 7 in the stages of a ResNet-50.
+        channel_axis: 1 for images, -1 for tokens.
+    """
+
+    summary = "a short convolution along the pooled channels"
+    reference = "Wang et al., 2020"
+    formula = "k, the odd number near (log₂C + 1)/2"
+
+    def __init__(self, channels: int, *, kernel: int | None = None, channel_axis: int = 1) -> None:
+        super().__init__(channels, channel_axis=channel_axis)
+        self.conv = neighbours(channels, kernel)
+
+    @staticmethod
+    def parameter_count(channels: int, *, kernel: int | None = None) -> int:
+        """Length of the kernel.
+
+        >>> ECA.parameter_count(128)
+        5
+        """
+        return kernel or kernel_size(channels)
+
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Mean over positions."""
+        return rate.mean(self.positions(rate))
+
+    def excite(self, descriptor: Tensor) -> Tensor:
+        """Convolution along the channels, then a sigmoid."""
+        return torch.sigmoid(self.conv(descriptor.unsqueeze(1)).squeeze(1))
+
+    def settle(self) -> float:
+        """Silence the convolution."""
+        silence(self.conv)
+        return 0.5
+
+
+def neighbours(channels: int, kernel: int | None = None) -> nn.Conv1d:
+    """Make the convolution over neighbouring channels."""
+    length = kernel_size(channels) if kernel is None else kernel
+    if length < 1 or length % 2 == 0:
+        raise StepError(f"`kernel` was {length}; give an odd number, so that it has a middle.")
+    return nn.Conv1d(1, 1, length, padding=length // 2, bias=False)

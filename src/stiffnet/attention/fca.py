@@ -1,0 +1,157 @@
+"""Frequency channel attention: every channel is squeezed by a cosine of its own."""
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stiffnet.attention.base import Attention
+from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
+from stiffnet.errors import StepError, UnknownNameError
+from stiffnet.registry import unknown
+
+GRID = 7
+"""Frequencies are those of a line of 7; on a line of L they are multiplied by L // 7."""
+
+COUNTS = (1, 2, 4, 8, 16, 32)
+FREQUENCIES = {
+    "top": (
+        (0, 0, 6, 0, 0, 1, 1, 4, 5, 1, 3, 0, 0, 0, 3, 2, 4, 6, 3, 5, 5, 2, 6, 5, 5, 3, 3, 4, 2, 2,
+         6, 1),
+        (0, 1, 0, 5, 2, 0, 2, 0, 0, 6, 0, 4, 6, 3, 5, 2, 6, 3, 3, 3, 5, 1, 1, 2, 4, 2, 1, 1, 3, 0,
+         5, 3),
+    ),
+    "low": (
+        (0, 0, 1, 1, 0, 2, 2, 1, 2, 0, 3, 4, 0, 1, 3, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 6, 1, 2,
+         3, 4),
+        (0, 1, 0, 1, 2, 0, 1, 2, 2, 3, 0, 0, 4, 3, 1, 5, 4, 3, 2, 1, 0, 6, 5, 4, 3, 2, 1, 0, 6, 5,
+         4, 3),
+    ),
+    "bot": (
+        (6, 1, 3, 3, 2, 4, 1, 2, 4, 4, 5, 1, 4, 6, 2, 5, 6, 1, 6, 2, 2, 4, 3, 3, 5, 5, 6, 2, 5, 5,
+         3, 6),
+        (6, 4, 4, 6, 6, 3, 1, 4, 4, 5, 6, 5, 2, 2, 5, 1, 4, 3, 5, 0, 3, 1, 1, 2, 4, 2, 1, 1, 5, 3,
+         3, 3),
+    ),
+}  # fmt: skip
+"""Rows and columns of the frequencies, best first by the authors' three rankings."""
+
+
+@final
+class FCA(Attention):
+    r"""A bottleneck on one coefficient of every channel's discrete cosine transform.
+
+    $$s = \sigma(W_2\,\mathrm{relu}(W_1 y)), \qquad
+      y_c = \sum_{h,w} f_{c,h,w}\, B_h(u_c)\, B_w(v_c)$$
+
+    with the orthonormal basis $B_p(k) = \sqrt{(1 + [k > 0]) / L}\, \cos(πk(p + ½)/L)$. Channels
+    are cut into as many equal groups as there are frequencies (u, v). Frequency (0, 0) is the sum
+    over √(HW), not the mean. The frequencies are
+    those of a 7×7 map, multiplied by H // 7 and W // 7.
+
+    Args:
+        channels: Width of the rate, a multiple of the number of frequencies.
+        frequencies: ``top``, ``low`` or ``bot``, and 1, 2, 4, 8, 16 or 32 of them: ``"top16"``.
+        reduction: C over the narrow width.
+        bias: The authors have none; with biases the counts are those of the StepNet paper.
+        size: Side to which every map is pooled first, as the authors do with sizes that they did
+            not train on. None takes each map as it is, and repeats those smaller than 7 up to 7.
+        channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
+    """
+
+    summary = "two layers on one cosine coefficient a channel"
+    reference = "Qin et al., 2021"
+    formula = "2C²/16"
+    needs_map = True
+    rows: Tensor
+    columns: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        frequencies: str = "top16",
+        reduction: int = 16,
+        bias: bool = False,
+        size: int | None = None,
+        channel_axis: int = 1,
+    ) -> None:
+        super().__init__(channels, channel_axis=channel_axis)
+        rows, columns = chosen(frequencies)
+        _refuse_width(channels, len(rows), frequencies)
+        if size is not None and size < GRID:
+            raise StepError(f"FCA was given maps of side {size}; `size` must be {GRID} or more.")
+        self.size = size
+        self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels, bias=bias)
+        self.register_buffer("rows", torch.tensor(rows), persistent=False)
+        self.register_buffer("columns", torch.tensor(columns), persistent=False)
+
+    @staticmethod
+    def parameter_count(channels: int, *, reduction: int = 16, bias: bool = False) -> int:
+        """2C times the narrow width: the cosines are not learnt.
+
+        >>> FCA.parameter_count(64)
+        512
+        """
+        return bottleneck_count(channels, hidden_width(channels, reduction), channels, bias=bias)
+
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """One coefficient per channel."""
+        whole = self.as_map(rate)
+        height, width = whole.shape[2:]
+        wanted = (self.size or max(height, GRID), self.size or max(width, GRID))
+        if wanted != (height, width):
+            whole = F.adaptive_avg_pool2d(whole, wanted)
+        dtype = torch.promote_types(rate.dtype, torch.float32)
+        down, across = (
+            cosines(frequency, length, dtype)
+            for frequency, length in zip((self.rows, self.columns), wanted, strict=True)
+        )
+        basis = (down.unsqueeze(2) * across.unsqueeze(1)).to(rate.dtype)
+        grouped: Tensor = whole.unflatten(1, (len(self.rows), -1)).flatten(3)
+        return (grouped @ basis.flatten(1).unsqueeze(2)).flatten(1)
+
+    def excite(self, descriptor: Tensor) -> Tensor:
+        """Two layers, then a sigmoid."""
+        return torch.sigmoid(self.mlp(descriptor))
+
+    def settle(self) -> float:
+        """Silence the second layer."""
+        self.mlp.silence()
+        return 0.5
+
+
+def chosen(frequencies: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Rows and columns of the frequencies that a name stands for.
+
+    >>> chosen("low4")
+    ((0, 0, 1, 1), (0, 1, 0, 1))
+    """
+    table = {
+        f"{ranking}{count}": (rows[:count], columns[:count])
+        for ranking, (rows, columns) in FREQUENCIES.items()
+        for count in COUNTS
+    }
+    if frequencies not in table:
+        raise UnknownNameError(unknown("choice of frequencies", frequencies, table))
+    return table[frequencies]
+
+
+def cosines(frequencies: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """Orthonormal cosines of a line of `length`, one row per frequency on the grid of seven."""
+    places = torch.arange(length, device=frequencies.device, dtype=dtype) + 0.5
+    fine = (frequencies * (length // GRID)).to(dtype).unsqueeze(1)
+    scale = ((1 + fine.sign()) / length).sqrt()
+    return scale * torch.cos(fine * places * (math.pi / length))
+
+
+def _refuse_width(channels: int, count: int, frequencies: str) -> None:
+    if channels % count == 0:
+        return
+    fitting = max(number for number in COUNTS if channels % number == 0)
+    raise StepError(
+        f"FCA cannot split {channels} channels between {count} frequencies; multiples of {count} "
+        f"work, and this width takes `frequencies='{frequencies[:3]}{fitting}'`."
+    )

@@ -1,0 +1,70 @@
+"""Spatial pyramid attention, in its first form: 21 numbers a channel."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stiffnet.attention.base import Attention
+from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
+
+SIDES = (1, 2, 4)
+CELLS = sum(side * side for side in SIDES)
+
+
+@final
+class SPA(Attention):
+    r"""A bottleneck on every channel's means over the map, its quarters and its sixteenths.
+
+    $$s = \sigma(W_2\,\mathrm{relu}(W_1 y)), \qquad y \in R^{21C}$$
+
+    The conference form, with one step size per channel, which the ASR paper counts; the journal's
+    later one differs between positions. `W_1` reads all 21 numbers of a channel, then the next's;
+    the authors' reads all channels' 1×1 means, then their 2×2, then their 4×4.
+
+    Args:
+        channels: Width of the rate.
+        reduction: C over the narrow width.
+        channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
+    """
+
+    summary = "two layers on 1×1, 2×2 and 4×4 means"
+    reference = "Guo et al., 2020"
+    formula = "22C²/16"
+    needs_map = True
+
+    def __init__(self, channels: int, *, reduction: int = 16, channel_axis: int = 1) -> None:
+        super().__init__(channels, channel_axis=channel_axis)
+        hidden = hidden_width(channels, reduction)
+        self.mlp = Bottleneck(CELLS * channels, hidden, channels, bias=False)
+
+    @staticmethod
+    def parameter_count(channels: int, *, reduction: int = 16) -> int:
+        """22C times the narrow width.
+
+        >>> SPA.parameter_count(64)
+        5632
+        """
+        hidden = hidden_width(channels, reduction)
+        return bottleneck_count(CELLS * channels, hidden, channels, bias=False)
+
+    @property
+    def descriptor_shape(self) -> tuple[int, ...]:
+        """One mean over the map, four over its quarters, sixteen over its sixteenths."""
+        return (self.channels, CELLS)
+
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Means over the cells of three grids; the cells of a small map share positions."""
+        whole = self.as_map(rate)
+        grids = [F.adaptive_avg_pool2d(whole, side).flatten(2) for side in SIDES]
+        return torch.cat(grids, dim=-1)
+
+    def excite(self, descriptor: Tensor) -> Tensor:
+        """Two layers, then a sigmoid."""
+        return torch.sigmoid(self.mlp(descriptor.flatten(1)))
+
+    def settle(self) -> float:
+        """Silence the second layer."""
+        self.mlp.silence()
+        return 0.5

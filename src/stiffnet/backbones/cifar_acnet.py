@@ -1,0 +1,75 @@
+"""ACNet's ResNets for 32-pixel images: 6n+2 layers, each 3×3 convolution with a cross beside it.
+
+Ding, Guo, Ding and Han, 2019: "ACNet: strengthening the kernel skeletons for powerful CNN via
+asymmetric convolution blocks". The networks are those of `cifar_resnet`, of basic blocks at every
+depth, also at 164, where the plain network has bottlenecks.
+"""
+
+from collections import OrderedDict
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.backbones.cifar_resnet import Block, CifarResNet, projection
+from stiffnet.backbones.small_images import register
+
+SHARE = 1 / 3  # initial weight of each branch's norm, as the authors have it on CIFAR
+BRANCHES = ("square", "vertical", "horizontal")
+
+
+class AsymmetricConv(nn.Module):
+    """A 3×3, a 3×1 and a 1×3 convolution of one input, each with a norm of its own, summed.
+
+    In evaluation the sum is a single 3×3 convolution. Its branches are children called `square`,
+    `vertical` and `horizontal`, each a `conv` followed by a `norm`.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.square = _branch(inputs, outputs, (3, 3), stride)
+        self.vertical = _branch(inputs, outputs, (3, 1), stride)
+        self.horizontal = _branch(inputs, outputs, (1, 3), stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Sum the branches."""
+        total: Tensor = self.square(x) + self.vertical(x) + self.horizontal(x)
+        return total
+
+
+def _branch(inputs: int, outputs: int, kernel: tuple[int, int], stride: int) -> nn.Sequential:
+    padding = (kernel[0] // 2, kernel[1] // 2)
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+    norm = nn.BatchNorm2d(outputs)
+    nn.init.constant_(norm.weight, SHARE)
+    return nn.Sequential(OrderedDict(conv=conv, norm=norm))
+
+
+class AsymmetricBlock(Block):
+    """Two asymmetric convolutions, and the activation after the addition."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__(inputs, width, stride)
+        self.conv1 = AsymmetricConv(inputs, width, stride)
+        self.conv2 = AsymmetricConv(width, width)
+        self.shortcut = projection(inputs, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Take one step."""
+        rate = self.conv2(torch.relu(self.conv1(x)))
+        return torch.relu(self.shortcut(x) + rate)
+
+
+VARIANTS = {f"acresnet{6 * n + 2}_cifar": n for n in (9, 18, 27)}
+
+for _name, _blocks in VARIANTS.items():
+    register(
+        _name,
+        partial(CifarResNet, AsymmetricBlock, _blocks, stem=AsymmetricConv),
+        f"Three stages of {_blocks} AsymmetricBlocks for 32-pixel images.",
+        first_conv=tuple(f"conv1.{branch}.conv" for branch in BRANCHES),
+        classifier="fc",
+        last_map=8,
+    )

@@ -1,0 +1,210 @@
+"""A stem for large images that meets small ones, noticed before it costs anything.
+
+A network for 224 pixels shrinks its input 32-fold. Of a 32-pixel image one pixel is left, on which
+the outer weights of a 3×3 kernel see padding alone, and accuracy suffers without a word.
+"""
+
+import math
+import warnings
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import timm
+import torch
+import torchvision
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from stiffnet.errors import UnknownNameError
+from stiffnet.registry import unknown
+from stiffnet.trajectory.wrappers import plain_run, unwrap
+
+TORCHVISION = "torchvision:"
+LARGE = 224  # supposed of a network that does not say what it is made for
+PATCH = 4  # a first convolution that shrinks the image so much at once cuts it into patches,
+PATCHES = 4  # and fewer than this along each side are too few
+VITS = ("vit_tiny_cifar", "vit_tiny_stl")
+OURS = {  # by what the name of an architecture, or of its class, contains
+    "resnet": ("resnet18_small", "resnet34_small", "resnet50_small"),
+    "vgg": ("vgg19_cifar",),
+    "mobilenet": ("mobilenet_cifar",),
+    "shufflenet": ("shufflenetv2_cifar",),
+    "vit": VITS,
+    "deit": VITS,
+    "visiontransformer": VITS,
+}
+ANY_KIND = ("resnet56_cifar",)
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """What one convolution did: the side of its kernel, and of the maps before and after it."""
+
+    kernel: int
+    before: int
+    after: int
+
+    @property
+    def starves(self) -> bool:
+        """It gives one pixel, and its kernel reaches beyond all that it is given."""
+        return self.after == 1 and self.kernel > self.before
+
+    @property
+    def cuts_too_coarsely(self) -> bool:
+        """It cuts an image into a handful of patches."""
+        return self.after < PATCHES and self.before >= PATCH * self.after
+
+
+def stem_warning(model: nn.Module | str, image_size: int) -> str | None:
+    """Say whether a network is made for larger images than it will get, and which one fits.
+
+    The network is followed through one pass of shapes, without arithmetic, and left as it was.
+
+    Args:
+        model: A network that takes images, or its name: timm's, ours, or ``torchvision:NAME``.
+        image_size: Side of the images as the network gets them, after any resizing.
+
+    Returns:
+        A warning with its remedy, or None if nothing is wrong or nothing can be said.
+
+    Raises:
+        UnknownNameError: If nothing is called `model`.
+
+    Example:
+        >>> "Use resnet50_small" in stem_warning("resnet50", 32)
+        True
+        >>> stem_warning("resnet50_small", 32) is None
+        True
+    """
+    network = _on_meta(model) if isinstance(model, str) else unwrap(model)
+    published = _published_size(network)
+    trouble = _trouble(network, image_size) if image_size < (published or LARGE) else None
+    if trouble is None:
+        return None
+    name = model if isinstance(model, str) else _name(network)
+    larger = f"images of {published} pixels" if published else "larger images"
+    ours = _fitting(network, image_size)
+    remedy = f"Use {ours}, or enlarge the images." if ours else "Enlarge the images."
+    return f"{name} is made for {larger}: {trouble}. {remedy}"
+
+
+def _trouble(network: nn.Module, size: int) -> str | None:
+    """What happens to an image of this size, if it is bad."""
+    try:
+        convolutions = _convolutions(network, size)
+    except Exception as error:  # whatever a network's own code raises
+        return _refusal(network, size, error)
+    if convolutions and convolutions[0].cuts_too_coarsely:
+        left = convolutions[0].after
+        return f"of {size} pixels it makes no more than {left} × {left} patches"
+    if any(convolution.starves for convolution in convolutions):
+        return (
+            f"of {size} pixels it leaves one, where the outer weights of its last kernels see "
+            "only padding"
+        )
+    return None
+
+
+def _refusal(network: nn.Module, size: int, error: Exception) -> str | None:
+    """What the network raised, if it is the size that it minds."""
+    try:
+        _convolutions(network, _published_size(network) or LARGE)
+    except Exception:
+        return None
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".!")
+    return f"it cannot be run on {size} pixels ({said})"
+
+
+def _convolutions(network: nn.Module, size: int) -> list[_Convolution]:
+    """What every convolution does to one image of this size, in the order of the pass."""
+    seen: list[_Convolution] = []
+
+    def see(module: nn.Conv2d, args: tuple[Tensor, ...], output: Tensor) -> None:
+        sides = (max(module.kernel_size), min(args[0].shape[-2:]), min(output.shape[-2:]))
+        seen.append(_Convolution(*sides))
+
+    convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
+    if not convolutions:
+        return []
+    weight = convolutions[0].weight
+    channels = convolutions[0].in_channels
+    image = torch.empty(1, channels, size, size, device="meta", dtype=weight.dtype)
+    tensors = chain(network.named_parameters(), network.named_buffers())
+    shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors}
+    with plain_run(network), ExitStack() as hooks:
+        for convolution in convolutions:
+            hooks.callback(convolution.register_forward_hook(see).remove)
+        functional_call(network, shapes, (image,))
+    return seen
+
+
+def _fitting(network: nn.Module, size: int) -> str | None:
+    """Name of the network of ours that fits: of this kind if one does, nearest in size."""
+    kind = f"{_name(network)} {type(network).__name__}".lower()
+    own_kind = next((names for part, names in OURS.items() if part in kind), ())
+    for names in (own_kind, ANY_KIND):
+        ours = {name: _on_meta(name) for name in names}
+        for name in sorted(names, key=lambda name: _distance(ours[name], network, size)):
+            if _trouble(ours[name], size) is None:
+                return name
+    return None
+
+
+def _distance(ours: nn.Module, theirs: nn.Module, size: int) -> tuple[float, float]:
+    """How far ours is from the images' size, and then from the other's number of parameters."""
+    ratio = _parameters(ours) / max(1, _parameters(theirs))
+    return abs(math.log((_published_size(ours) or size) / size)), abs(math.log(ratio))
+
+
+def _parameters(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def _published_size(network: nn.Module) -> int | None:
+    """Side of the images that the network was published for, if it says so."""
+    size = _published(network).get("input_size")
+    return int(size[-1]) if size else None
+
+
+def _name(network: nn.Module) -> str:
+    return str(_published(network).get("architecture", type(network).__name__))
+
+
+def _published(network: nn.Module) -> dict[str, Any]:
+    """The record that timm keeps on a network; empty for other people's networks."""
+    record = getattr(network, "pretrained_cfg", None)
+    return record if isinstance(record, dict) else {}
+
+
+def _on_meta(name: str) -> nn.Module:
+    """Build a network of shapes alone."""
+    build = _torchvision if name.startswith(TORCHVISION) else _timm
+    with torch.device("meta"), warnings.catch_warnings():
+        # Two of torchvision's announce that their initialisation will change; shapes have none.
+        warnings.simplefilter("ignore", FutureWarning)
+        return build(name)
+
+
+def _torchvision(name: str) -> nn.Module:
+    known = torchvision.models.list_models(module=torchvision.models)
+    if name.removeprefix(TORCHVISION) not in known:
+        raise _no_model(name, [TORCHVISION + other for other in known])
+    model: nn.Module = torchvision.models.get_model(name.removeprefix(TORCHVISION))
+    return model
+
+
+def _timm(name: str) -> nn.Module:
+    architecture, dot, _ = name.partition(".")
+    if not timm.is_model(architecture):
+        raise _no_model(name, timm.list_models())
+    tagged = timm.list_models(f"{architecture}.*", include_tags=True)
+    if dot and name not in tagged:
+        raise _no_model(name, tagged)
+    model: nn.Module = timm.create_model(name)
+    return model
+
+
+def _no_model(name: str, known: list[str]) -> UnknownNameError:
+    return UnknownNameError(unknown("model", name, known, listing="`stiffnet list models`"))

@@ -1,0 +1,339 @@
+"""Plugging a step-size module into a network, and taking it out again."""
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo import OptimizedModule
+
+from stiffnet.attention import ATTENTION, Attention
+from stiffnet.errors import StepError, UnknownNameError
+from stiffnet.network.example import example_for
+from stiffnet.network.gated import Gate, Gated, Input, Output, Plan, put, take_out
+from stiffnet.network.norms import put_back, replace_norms, replaced_norms
+from stiffnet.network.positions import positions
+from stiffnet.network.rewrite import planned
+from stiffnet.network.sockets import Socket, position_sockets, refusal, step_sockets
+from stiffnet.network.where import Where
+from stiffnet.registry import unknown
+from stiffnet.trajectory.batch import as_arguments, resized
+from stiffnet.trajectory.steps import Step, steps_of_call
+from stiffnet.trajectory.wrappers import unwrap
+
+STARTS = ("paper", "identity")
+SAMPLES = 2  # of the example: enough for a batch norm in training
+
+Maker = Callable[..., nn.Module]
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """One module that sits in a network."""
+
+    name: str
+    """Its path."""
+    module: str
+    """The name under which it is registered, or else that of its class."""
+    at: str
+    """The step or position that it is on; for IEBN, the norm that it replaced."""
+    parameters: int
+    """How many it has; what several share (DIA's cell) counts for the first of them."""
+
+
+def attach(
+    model: nn.Module,
+    module: str | Maker,
+    *,
+    where: Where = "all",
+    start: str = "paper",
+    example: Any = None,
+    **options: Any,
+) -> nn.Module:
+    """Put a step-size module on the residual steps of a network, just before their additions.
+
+    The network is changed, all of it or (when an error is raised) nothing. Blocks that get a
+    module stay the objects that they are, and every parameter keeps its name: old weights load, and
+    only the new modules' are missing. `detach` undoes it. What the code of such a block reads of
+    the block's own settings is read now; setting one later is refused. Attach before compiling,
+    wrapping and making an optimizer.
+
+    Args:
+        model: Any network; `copy.deepcopy` it first to keep both. Networks without residual steps
+            have named positions instead, see `register_positions`.
+        module: A registered name (``"se"``, ``"stepnet"``), or a class or function that makes the
+            module: ``module(channels, **options)``, with ``channel_axis=-1`` where channels come
+            last.
+        where: ``"all"``, names of steps or patterns as in a shell, a predicate on `Step`, or
+            ``top_k(report, k)``. IEBN replaces norms: every batch norm but those of shortcuts, or
+            those whose names match, or those in the branches of the steps that are chosen.
+        start: ``"paper"``: as the module's authors initialise it; ``"identity"``: so that the
+            network computes at first what it computed before.
+        example: One batch, as for `stiffnet.steps`. Made up where it is not given.
+        **options: For the module.
+
+    Returns:
+        The model itself.
+
+    Raises:
+        UnknownNameError: If there is no such module, option or start.
+        StepError: If `where` chooses nothing, or a chosen step cannot take the module.
+
+    Example:
+        >>> import timm
+        >>> model = attach(timm.create_model("resnet18"), "eca", where="layer4.*")
+        >>> [(found.name, found.module, found.parameters) for found in attached(model)]
+        [('layer4.0.step_size', 'eca', 5), ('layer4.1.step_size', 'eca', 5)]
+    """
+    _refuse_wrapped(model, "attach to")
+    if start not in STARTS:
+        raise UnknownNameError(unknown("start", start, STARTS))
+    maker = _maker(module)
+    args, kwargs = as_arguments(example_for(model) if example is None else example)
+    args, kwargs = resized(args, SAMPLES), resized(kwargs, SAMPLES)
+    named = positions(model)
+    if getattr(maker, "replaces_norm", False):
+        found = [] if named else _steps(model, args, kwargs, needed=callable(where))
+        make = _norm_maker(maker, start, options)
+        replace_norms(model, found, make, args, kwargs, where)
+        return model
+    if named:
+        sockets = position_sockets(model, named, args, kwargs, where)
+    else:
+        sockets = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
+    gates = _gates(sockets, maker, start, options)
+    plans = {
+        path: _plan(model.get_submodule(path), pairs)
+        for path, pairs in _by_block(sockets, gates).items()
+    }
+    for socket, gate in zip(sockets, gates, strict=True):
+        block = model.get_submodule(socket.block)
+        block.add_module(socket.child, _like(gate, block, model))
+    for path, plan in plans.items():
+        put(model.get_submodule(path), plan)
+    return model
+
+
+def detach(model: nn.Module) -> nn.Module:
+    """Take out everything that was attached: the network is what it was, with today's weights.
+
+    Returns:
+        The model itself.
+
+    Raises:
+        StepError: If nothing is attached.
+    """
+    _refuse_wrapped(model, "detach from")
+    if not attached(model):
+        raise StepError(
+            f"Nothing is attached to {type(model).__name__}. Attach a module first, with "
+            "`stiffnet.attach`."
+        )
+    put_back(model)
+    for module in list(model.modules()):
+        if isinstance(module, Gated):
+            take_out(module)
+    return model
+
+
+def attached(model: nn.Module) -> list[Attachment]:
+    """List what sits where in a network, in the order of its modules."""
+    counted: set[nn.Parameter] = set()
+    found = []
+    for path, module, at in _attached(unwrap(model)):
+        new = set(module.parameters()) - counted
+        counted |= new
+        if getattr(module, "replaces_norm", False):
+            new -= {module.weight, module.bias}  # the norm had them
+        count = sum(parameter.numel() for parameter in new)
+        found.append(Attachment(path, _registered_name(module), at, count))
+    return found
+
+
+def _attached(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
+    """Path, module, and the place that it is on."""
+    norms = set(replaced_norms(model))
+    for path, module in model.named_modules():
+        if path in norms:
+            yield path, module, path
+        if isinstance(module, Gated):
+            for gate in module.gated_plan.gates:
+                name = f"{path}.{gate.child}" if path else gate.child
+                yield name, getattr(module, gate.child), f"{path}#{gate.nth}" if gate.nth else path
+
+
+def _registered_name(module: nn.Module) -> str:
+    names = (entry.name for entry in ATTENTION if entry.value is type(module))
+    return next(names, type(module).__name__)
+
+
+def _refuse_wrapped(model: nn.Module, verb: str) -> None:
+    if unwrap(model) is not model:
+        raise StepError(
+            f"This is a {type(model).__name__} around a network, which would not notice the "
+            f"change; {verb} the network itself, then wrap it."
+        )
+    if any(isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()):
+        raise StepError(
+            f"Parts of {type(model).__name__} are compiled already; {verb} the network first, then "
+            "compile it."
+        )
+
+
+def _maker(module: str | Maker) -> Maker:
+    if isinstance(module, str):
+        return ATTENTION[module].value
+    if isinstance(module, nn.Module):
+        raise StepError(
+            f"This {type(module).__name__} would be shared by all steps, whatever their widths. "
+            f"Give the class, and its options to `attach`."
+        )
+    if not callable(module):
+        raise StepError(
+            f"{module!r} makes no modules. Give a registered name such as 'se', a class, or a "
+            "function of the number of channels."
+        )
+    return module
+
+
+def _name(maker: Maker) -> str:
+    return getattr(maker, "__name__", type(maker).__name__)
+
+
+_NO_STEPS = "has no residual steps"
+
+
+def _steps(model: nn.Module, args: Any, kwargs: Any, *, needed: bool = True) -> list[Step]:
+    try:
+        return steps_of_call(model, args, kwargs)
+    except StepError as error:
+        if _NO_STEPS not in str(error):
+            raise
+        if not needed:
+            return []
+        raise StepError(
+            f"{type(model).__name__} {_NO_STEPS} to attach to, and no named positions. Say where "
+            "modules go in it with `register_positions`."
+        ) from error
+
+
+def _gates(
+    sockets: Sequence[Socket], maker: Maker, start: str, options: Mapping[str, Any]
+) -> list[nn.Module]:
+    """Make a gate for each socket, or refuse all of them."""
+    groups: dict[Any, list[Socket]] = defaultdict(list)
+    for socket in sockets:
+        alone = not getattr(maker, "shares_cell", False)
+        key = socket.name if alone else (socket.group, socket.channels, socket.axis)
+        groups[key].append(socket)
+    gates: dict[str, nn.Module] = {}
+    refused: dict[str, str] = {}
+    for group in groups.values():
+        try:
+            made = _made(group, maker, start, options)
+            for socket, gate in zip(group, made, strict=True):
+                _check(gate, socket)
+                gates[socket.name] = gate
+        except StepError as error:
+            refused |= {socket.name: str(error) for socket in group}
+    if refused:
+        kind = "step" if sockets[0].step else "position"
+        raise StepError(refusal(_name(maker), kind, refused, len(sockets)))
+    return [gates[socket.name] for socket in sockets]
+
+
+def _made(
+    group: Sequence[Socket], maker: Maker, start: str, options: Mapping[str, Any]
+) -> list[nn.Module]:
+    channels, axis = group[0].channels, group[0].axis
+    layout: dict[str, int] = {}
+    if axis != 1:
+        if "channel_axis" not in inspect.signature(maker).parameters:
+            raise StepError(
+                f"{_name(maker)} takes no `channel_axis`, and the channels come last here; choose "
+                "a module that does, such as 'se'."
+            )
+        layout = {"channel_axis": axis}
+    try:
+        if hasattr(maker, "for_stage"):
+            made = maker.for_stage(channels, len(group), **layout, **options)
+        else:
+            made = [maker(channels, **layout, **options) for _ in group]
+    except TypeError as error:
+        raise StepError(f"{_name(maker)} cannot be made with these options: {error}") from error
+    if start == "identity":
+        for gate in made:
+            if not isinstance(gate, Attention):
+                raise StepError(
+                    f"{_name(maker)} does not say how it starts as the identity; derive it from "
+                    "`Attention`, or use `start='paper'`."
+                )
+            gate.start_at_identity()
+    return list(made)
+
+
+def _check(gate: nn.Module, socket: Socket) -> None:
+    """Ask the gate whether it takes what the socket gives."""
+    if not isinstance(gate, nn.Module):
+        raise StepError(f"A {type(gate).__name__} was made, which is no module; make a module.")
+    if getattr(gate, "needs_state", False) and socket.step is None:
+        raise StepError(
+            f"{type(gate).__name__} reads the state too, and a position that is no step has none; "
+            "choose another module"
+        )
+    if isinstance(gate, Attention):
+        rate = torch.empty(socket.shape, device="meta")
+        gate.check(rate, rate)
+
+
+def _by_block(
+    sockets: Sequence[Socket], gates: Sequence[nn.Module]
+) -> dict[str, list[tuple[Socket, nn.Module]]]:
+    blocks: dict[str, list[tuple[Socket, nn.Module]]] = defaultdict(list)
+    for socket, gate in zip(sockets, gates, strict=True):
+        blocks[socket.block].append((socket, gate))
+    return blocks
+
+
+def _plan(block: nn.Module, pairs: Sequence[tuple[Socket, nn.Module]]) -> Plan:
+    """Plan the code of a block with its new gates."""
+    first = pairs[0][0]
+    if first.reading is not None:
+        new = {
+            socket.child: (socket.step, socket.nth, bool(getattr(gate, "needs_state", False)))
+            for socket, gate in pairs
+            if socket.step is not None
+        }
+        return planned(block, first.reading, new)
+    old = block.gated_plan.gates if isinstance(block, Gated) else ()
+    gates = (*old, *(Gate(socket.child, 0) for socket, _ in pairs))
+    return Output(gates) if first.side == "output" else Input(gates)
+
+
+def _like(gate: nn.Module, block: nn.Module, model: nn.Module) -> nn.Module:
+    """Bring a gate to the device, precision and mode of its block."""
+    tensors = [*block.parameters(), *model.parameters()]
+    like = next((p for p in tensors if p.is_floating_point()), None)
+    if like is not None:
+        gate.to(like.device, like.dtype)
+    return gate.train(block.training)
+
+
+def _norm_maker(
+    maker: Any, start: str, options: Mapping[str, Any]
+) -> Callable[[nn.Module], nn.Module]:
+    """Give what makes a module out of a norm."""
+    if options:
+        raise UnknownNameError(
+            f"{_name(maker)} takes its settings from the norms that it replaces, and was given "
+            f"{', '.join(sorted(options))}. Leave that out."
+        )
+
+    def make(norm: nn.Module) -> nn.Module:
+        made: Attention = maker.from_norm(norm)
+        return made.start_at_identity() if start == "identity" else made
+
+    return make

@@ -1,0 +1,167 @@
+"""Norms exchanged for modules that are norms themselves (IEBN): all but those of shortcuts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from timm.layers import BatchNormAct2d
+from torch import nn
+
+from stiffnet.attention import Attention
+from stiffnet.errors import StepError
+from stiffnet.network.sockets import refusal
+from stiffnet.network.where import Where, chosen, matches
+from stiffnet.trajectory.graph import ADDITIONS, Frame, Node, Watch
+from stiffnet.trajectory.steps import Step
+from stiffnet.trajectory.wrappers import plain_run
+
+_REPLACEABLE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNormAct2d)
+
+
+_HOOKS = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_backward_hooks",
+    "_backward_pre_hooks", "_is_full_backward_hook",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Norm:
+    name: str
+
+
+def replace_norms(
+    model: nn.Module,
+    found: Sequence[Step],
+    make: Callable[[nn.Module], nn.Module],
+    args: Any,
+    kwargs: Any,
+    where: Where,
+) -> None:
+    """Exchange the norms that `where` chooses, by their names or by those of their steps.
+
+    Raises:
+        StepError: If it chooses none, or one that cannot be exchanged.
+    """
+    with plain_run(model), Watch(model, (args, kwargs)) as watch:
+        model(*args, **kwargs)
+    norms = [_Norm(name) for name in replaceable_norms(model, watch.frames, found)]
+    network = type(model).__name__
+    if not norms:
+        raise StepError(f"{network} has no batch norm to replace. Use 'ie' on its steps instead.")
+    if callable(where):
+        picked = _in_branches(norms, chosen(found, where, kind="step", network=network))
+    elif where == "all":
+        picked = norms
+    else:
+        picked = _named(norms, found, where, network)
+    made: dict[nn.Module, nn.Module] = {}
+    refused: dict[str, str] = {}
+    for norm in picked:
+        old = model.get_submodule(norm.name)
+        try:
+            made[old] = make(old)
+        except StepError as error:
+            refused[norm.name] = str(error)
+    if refused:
+        raise StepError(refusal("A module", "norm", refused, len(picked)))
+    for old, new in made.items():
+        for hooks in _HOOKS:
+            new.__dict__[hooks] = old.__dict__[hooks]
+    _exchange(model, made)
+
+
+def _in_branches(norms: Sequence[_Norm], steps: Sequence[Step]) -> list[_Norm]:
+    roots = [path for step in steps for path in step.branch]
+    return [n for n in norms if any(n.name == r or n.name.startswith(r + ".") for r in roots)]
+
+
+def _named(
+    norms: Sequence[_Norm], found: Sequence[Step], where: Where, network: str
+) -> list[_Norm]:
+    """Norms whose own names match, and those in the branches of steps whose names match."""
+    picked: set[str] = set()
+    for pattern in [where] if isinstance(where, str) else list(where):  # type: ignore[arg-type]
+        steps = [step for step in found if matches(step.name, pattern)]
+        inside = _in_branches(norms, steps) if steps else []
+        picked |= {n.name for n in inside or chosen(norms, pattern, kind="norm", network=network)}
+    return [norm for norm in norms if norm.name in picked]
+
+
+def replaced_norms(model: nn.Module) -> list[str]:
+    """Paths of the modules that took the place of a norm."""
+    return [path for path, module in model.named_modules() if getattr(module, "_replaced", ())]
+
+
+def put_back(model: nn.Module) -> None:
+    """Exchange modules that took the place of norms for those norms, with today's tensors."""
+    modules: list[Any] = [model.get_submodule(path) for path in replaced_norms(model)]
+    _exchange(model, {module: module.to_norm() for module in modules})
+
+
+def _exchange(model: nn.Module, new: dict[nn.Module, nn.Module]) -> None:
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if child in new:
+                parent._modules[name] = new[child]
+
+
+def replaceable_norms(
+    model: nn.Module, frames: Sequence[Frame], steps: Sequence[Step]
+) -> list[str]:
+    """Paths of the batch norms of maps, without those of shortcuts and of attention modules.
+
+    Args:
+        model: The network.
+        frames: What one pass of it did.
+        steps: Its residual steps; none where it has none.
+    """
+    left_out = [path for step in steps for path in shortcut_modules(step, frames)]
+    left_out += [path for path, module in model.named_modules() if isinstance(module, Attention)]
+    ran = {frame.path: _first_shape(frame) for frame in frames}
+    return [
+        path
+        for path, module in model.named_modules()
+        if type(module) in _REPLACEABLE
+        and len(ran.get(path, ())) >= 3
+        and not any(path == out or path.startswith(out + ".") for out in left_out)
+    ]
+
+
+def _first_shape(frame: Frame) -> tuple[int, ...]:
+    return next((node.shape for node in frame.nodes if node.op == "argument"), ())
+
+
+def shortcut_modules(step: Step, frames: Sequence[Frame]) -> Iterator[str]:
+    """Paths of the modules that compute the state of a step and have no part in its rate."""
+    site = step.state_at
+    for frame in frames:
+        for node in frame.nodes if frame.path == site.module else ():
+            if node.op in ADDITIONS and node.number == site.number and len(node.operands) == 2:
+                state, rate = node.operands[site.operand], node.operands[1 - site.operand]
+                if state is not None and rate is not None:
+                    yield from _only(state, [_ungated(rate)])
+
+
+def _ungated(rate: Node) -> Node:
+    """Look behind attached modules, which may have been given the state too."""
+    while rate.called is not None and isinstance(rate.called.module, Attention) and rate.inputs:
+        rate = rate.inputs[0]
+    return rate
+
+
+def _only(state: Node, rates: list[Node]) -> Iterator[str]:
+    shared = 0
+    for rate in rates:
+        shared |= rate.before
+    own = [n for n in state.frame.nodes if state.before & ~shared & (1 << n.index)]
+    yield from (node.called.path for node in own if node.called is not None)
+    for node in own:  # the state came in as an argument: go on in the code that computed it
+        if node.op == "argument" and node.outer is not None:
+            others = [
+                other.outer for other in state.frame.nodes
+                if other.op == "argument" and other.outer is not None and other not in own
+                and other.outer.frame is node.outer.frame
+            ]  # fmt: skip
+            if others:
+                yield from _only(node.outer, others)
