@@ -7,7 +7,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stiffnet.errors import CheckpointError, DataError, NonFiniteError, RecipeError
+from stiffnet.errors import (
+    CheckpointError,
+    DataError,
+    NonFiniteError,
+    RecipeError,
+    UnknownNameError,
+)
+from stiffnet.network.attach import attached
 from stiffnet.network.folder import read_folder
 from stiffnet.network.load import open_model
 from stiffnet.train.checkpoint import checkpoints
@@ -202,6 +209,32 @@ def test_a_network_of_ours_can_be_trained_on(tmp_path):
     assert read_folder(tmp_path / "tuned/final").name == "resnet20_cifar"
 
 
+def test_an_attached_network_is_trained_kept_and_opened_again(tmp_path):
+    recipe = replace(TINY, attention="se,reduction=4")
+    with pytest.raises(Stopped):
+        run(recipe, tmp_path / "run", audience=Listener(stop_at=4))
+    run(recipe, tmp_path / "run", resume=True)
+    run(recipe, tmp_path / "whole")
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+    loaded = open_model(tmp_path / "run/final")
+    assert {found.module for found in attached(loaded.model)} == {"se"}
+    assert read_folder(tmp_path / "run/final").options["attention"] == "se,reduction=4"
+    with pytest.raises(RecipeError, match="has the attention that it was trained with"):
+        run(replace(recipe, model=str(tmp_path / "run/final")), tmp_path / "more")
+
+
+def test_attention_values_are_kept_after_each_epoch_if_asked(tmp_path):
+    recipe = replace(TINY, attention="eca")
+    run(recipe, tmp_path / "run", machinery=Machinery(attention_values=7))
+    files = sorted((tmp_path / "run/attention").iterdir())
+    assert [file.name for file in files] == [f"epoch-000{n}.safetensors" for n in (1, 2, 3)]
+    values = load_file(files[-1])
+    assert len(values) == 9
+    assert values["layer3.2"].shape == (7, 64)
+    with pytest.raises(RecipeError, match="`--attention-values` are those of attached modules"):
+        run(TINY, tmp_path / "plain", machinery=Machinery(attention_values=7))
+
+
 def test_attention_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(RecipeError, match="`attention` is 'se', and this version trains plain"):
-        run(replace(TINY, attention="se"), tmp_path / "run")
+    with pytest.raises(UnknownNameError, match="Did you mean 'se'"):
+        run(replace(TINY, attention="see"), tmp_path / "run")

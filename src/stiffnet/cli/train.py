@@ -34,7 +34,9 @@ def train(
     recipe: Annotated[
         str, typer.Option(metavar="R", help="A name from `stiffnet list recipes`, or a file.")
     ] = "",
-    attention: Annotated[str, typer.Option(metavar="A", help="A module for every step.")] = "",
+    attention: Annotated[
+        str, typer.Option(metavar="A", help="A module for every step, e.g. se or se,reduction=8.")
+    ] = "",
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**63 - 1, help="Of weights, order and augmentation.")
     ] = None,
@@ -57,6 +59,9 @@ def train(
     ] = 0,
     tns: Annotated[
         int, typer.Option(min=0, help="Measure TNS on this many test images after each epoch.")
+    ] = 0,
+    attention_values: Annotated[
+        int, typer.Option(min=0, help="Keep the step sizes of this many test images, each epoch.")
     ] = 0,
     skip_bad_images: Annotated[
         bool,
@@ -87,6 +92,7 @@ def train(
                 workers=workers,
                 save_every=save_every,
                 tns=tns,
+                attention_values=attention_values,
                 skip_bad_images=skip_bad_images,
             ),
             audience=follower,

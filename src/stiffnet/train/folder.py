@@ -48,6 +48,11 @@ class RunFolder:
         return self.path / "best"
 
     @property
+    def attention(self) -> Path:
+        """Step sizes that attached modules chose, a file for each epoch, if asked for."""
+        return self.path / "attention"
+
+    @property
     def finished(self) -> bool:
         """Whether the run has come to its end."""
         return (self.final / MANIFEST).exists()
@@ -56,7 +61,7 @@ class RunFolder:
         """Remove the run; what somebody else put into the folder stays."""
         self.recipe.unlink(missing_ok=True)
         self.log.unlink(missing_ok=True)
-        for part in (self.checkpoints, self.final, self.best):
+        for part in (self.checkpoints, self.final, self.best, self.attention):
             shutil.rmtree(part, ignore_errors=True)
 
     def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save as save_tensors
 
+from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
 from stiffnet.errors import CheckpointError, DataError, NonFiniteError, RecipeError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.measure import measure
+from stiffnet.network.attach import attached
+from stiffnet.network.values import step_sizes
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
     About,
@@ -48,6 +52,7 @@ class Machinery:
     workers: int = 0
     save_every: int = 0  # steps; after each epoch there is a checkpoint in any case
     tns: int = 0  # test images to measure after each epoch
+    attention_values: int = 0  # test images to keep step sizes of after each epoch
     skip_bad_images: bool = False  # look at every image file first, and leave out unreadable ones
 
 
@@ -138,16 +143,23 @@ def run(
         if folder.finished:
             rows = [json.loads(line) for line in folder.log.read_text().splitlines()]
             return Result(folder, rows, fabric.global_rank)
-        if machinery.tns and is_sharded(fabric):
+        if (machinery.tns or machinery.attention_values) and is_sharded(fabric):
             raise RecipeError(
-                "`--tns` measures whole networks, and `--strategy fsdp` has only shares of one. "
-                "Measure the finished network instead."
+                "`--tns` and `--attention-values` look at whole networks, and `--strategy fsdp` "
+                "has only shares of one. Look at the finished network instead."
             )
         lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
         if machinery.skip_bad_images:
             lesson, notes = without_bad_images(lesson)
             for text in notes:
                 audience.note(text)
+        if warning := stem_warning(loaded.model, lesson.preparation.input_size[1]):
+            audience.note(warning)
+        if machinery.attention_values and not attached(loaded.model):
+            raise RecipeError(
+                "`--attention-values` are those of attached modules, and there are none. Give "
+                "`--attention`, or leave it out."
+            )
         trainee = make_trainee(recipe, loaded.model, fabric)
         trainee.state.samples = len(lesson.train)
         if where is None:  # not before, so that what could not begin leaves nothing in the way
@@ -267,6 +279,8 @@ def _train(
         row = _row(state, trained, tested, rate)
         if machinery.tns:
             row |= _stiffness(trainee, lesson, machinery.tns)
+        if machinery.attention_values:
+            _keep_values(trainee, lesson, machinery.attention_values, folder, row["epoch"])
         _remember(state, row)
         save()
         first_decides(trainee.fabric, lambda: folder.write_log(state.history))
@@ -304,6 +318,21 @@ def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
     mine = part_of(batches, fabric.global_rank, fabric.world_size)
     report = measure(trainee.judged, ((images.to(kind), labels) for images, labels in mine), keep=0)
     return {"tns": report.tns, "tns_se": report.tns_se}
+
+
+def _keep_values(
+    trainee: Trainee, lesson: Lesson, limit: int, folder: RunFolder, epoch: int
+) -> None:
+    """Write down which step sizes the attached modules choose for some test images."""
+
+    def write() -> None:
+        batches = lesson.test.batches(
+            lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
+        )
+        values = step_sizes(trainee.judged, batches)
+        atomic_write(folder.attention / f"epoch-{epoch:04d}.safetensors", save_tensors(values))
+
+    first_decides(trainee.fabric, write)
 
 
 def _remember(state: State, row: dict[str, Any]) -> None:

@@ -1,0 +1,40 @@
+"""Step sizes read off a running network are the gates that its modules compute."""
+
+import pytest
+import torch
+
+import stiffnet
+from stiffnet.errors import StepError
+from stiffnet.network.values import step_sizes
+from tolerances import RTOL
+
+IMAGES = torch.rand(5, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+BATCHES = [(IMAGES[:2], torch.zeros(2)), (IMAGES[2:], torch.zeros(3))]
+
+
+@pytest.mark.parametrize("name", ["se", "eca", "srm", "stepnet", "dia"])
+def test_the_values_are_the_gates(name):
+    model = stiffnet.create_model("resnet20_cifar", num_classes=4, attention=name, seed=1).eval()
+    gates = {}
+
+    def listen(module, inputs, output):
+        gates[id(module)] = module.step_size(*inputs)[:, :, 0, 0]
+
+    for found in stiffnet.attached(model):
+        if name != "dia":  # whose cell must not run twice
+            model.get_submodule(found.name).register_forward_hook(listen)
+    values = step_sizes(model, BATCHES)
+    assert list(values) == [step.name for step in stiffnet.steps(model, IMAGES)]
+    assert {len(found) for found in values.values()} == {5}
+    model(IMAGES)
+    for found in stiffnet.attached(model):
+        expected = gates.get(id(model.get_submodule(found.name)))
+        if expected is not None:
+            torch.testing.assert_close(
+                values[found.at], expected, rtol=RTOL["batch32"], atol=0.0, equal_nan=True
+            )
+
+
+def test_a_network_without_modules_has_none():
+    with pytest.raises(StepError, match="Nothing is attached to CifarResNet"):
+        step_sizes(stiffnet.create_model("resnet20_cifar"), BATCHES)
