@@ -24,6 +24,14 @@ def test_the_examples_run(page, tmp_path, capsys):
         assert (tmp_path / "report.html").exists()
 
 
+def test_attention_is_attached_registered_and_taken_off_as_its_page_says(capsys):
+    for example in examples(ROOT / "docs" / "attention.md"):
+        exec(compile(example, "attention.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "Attachment(name='layer1.0.step_size', module='se'" in said
+    assert "9 of mean" in said
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) < 120
 

@@ -1,0 +1,129 @@
+"""What each attention module costs: images/s in training and inference against the plain backbone.
+
+    python benchmarks/attention.py
+
+Every network is the same backbone with another module attached, and timm's own SE, ECA and CBAM
+are attached beside ours. Passes of all take turns in random order in one process; a ratio is
+the median over rounds of its images/s against the plain backbone's in the same round. Exits with 1
+if ours is slower than timm's, below 0.97 of its images/s, where both exist.
+"""
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable
+
+import timm.layers
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import stiffnet
+from stiffnet.attention import ATTENTION
+
+
+class Timms(nn.Module):
+    """One of timm's modules, made as `attach` makes ours."""
+
+    def __init__(self, channels: int, *, layer: type[nn.Module], **options: float) -> None:
+        super().__init__()
+        self.layer = layer(channels, **options)
+
+    def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Scale the rate."""
+        scaled: Tensor = self.layer(rate)
+        return scaled
+
+
+def timms(layer: type[nn.Module], **options: float) -> Callable[..., nn.Module]:
+    """Return a maker for `attach`."""
+    return lambda channels, **_: Timms(channels, layer=layer, **options)
+
+
+THEIRS: dict[str, Callable[..., nn.Module]] = {
+    "se": timms(timm.layers.SEModule, rd_ratio=1 / 16, rd_divisor=1),
+    "eca": timms(timm.layers.EcaModule),
+    "cbam": timms(timm.layers.CbamModule, rd_ratio=1 / 16, rd_divisor=1),
+}
+
+
+def networks(backbone: str) -> dict[str, nn.Module]:
+    """The plain backbone, and one with each module."""
+    made: dict[str, nn.Module] = {"plain": stiffnet.create_model(backbone, num_classes=10)}
+    for entry in ATTENTION:
+        made[entry.name] = stiffnet.create_model(backbone, num_classes=10, attention=entry.name)
+    for name, maker in THEIRS.items():
+        model = stiffnet.create_model(backbone, num_classes=10)
+        made[f"timm's {name}"] = stiffnet.attach(model, maker)
+    return made
+
+
+def infer(model: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """One pass in evaluation."""
+    model.eval()
+    with torch.no_grad():
+        model(images)
+
+
+def train(model: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """One pass forward and backward; the optimizer is the same for all, so it is left out."""
+    model.train()
+    model.zero_grad()
+    F.cross_entropy(model(images), labels).backward()
+
+
+def main() -> int:
+    """Time all networks in turn, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backbone", default="resnet164_cifar")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    images, labels = torch.rand(args.batch, 3, 32, 32), torch.randint(10, (args.batch,))
+    made, order = networks(args.backbone), random.Random(0)
+    print(f"torch {torch.__version__}, threads: {torch.get_num_threads()}")
+    print(f"{args.backbone}, batch {args.batch}, {args.rounds} rounds; 1.00 is the plain backbone")
+    ratios: dict[str, dict[str, float]] = {}
+    speeds: dict[str, float] = {}
+    for work in (train, infer):
+        times: dict[str, list[float]] = {name: [] for name in made}
+        for turn in range(args.rounds + 1):
+            for name in order.sample(sorted(made), len(made)):
+                start = time.perf_counter()
+                work(made[name], images, labels)
+                if turn:  # the first round warms up
+                    times[name].append(time.perf_counter() - start)
+        ratios[work.__name__] = {
+            name: statistics.median(p / t for p, t in zip(times["plain"], own, strict=True))
+            for name, own in times.items()
+        }
+        versus = {
+            name: statistics.median(
+                theirs / ours
+                for theirs, ours in zip(times[f"timm's {name}"], times[name], strict=True)
+            )
+            for name in THEIRS
+        }
+        ratios[f"{work.__name__} against timm"] = versus
+        speeds[work.__name__] = args.batch / statistics.median(times["plain"])
+    print(f"plain: {speeds['train']:.0f} images/s training, {speeds['infer']:.0f} inference")
+    print("| module | parameters | training | inference |")
+    print("|---|--:|--:|--:|")
+    for name, model in made.items():
+        count = sum(parameter.numel() for parameter in model.parameters())
+        print(f"| {name} | {count:,} | {ratios['train'][name]:.2f} | {ratios['infer'][name]:.2f} |")
+    met = True
+    for kind in ("train", "infer"):
+        for name, ratio in ratios[f"{kind} against timm"].items():
+            met &= ratio >= 0.97
+            word = "met" if ratio >= 0.97 else "MISSED"
+            print(f"{word}: our {name} at {ratio:.2f} x timm's images/s, {kind}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
