@@ -71,7 +71,7 @@ def _advice(error: OSError) -> str:
 
 
 def _write_beside(target: Path, content: bytes | str, waiting: dict[Path, str]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(target.parent)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     waiting[target] = name
     with os.fdopen(handle, "wb") as stream:
@@ -79,6 +79,16 @@ def _write_beside(target: Path, content: bytes | str, waiting: dict[Path, str]) 
         stream.flush()
         os.fsync(stream.fileno())
     os.chmod(name, 0o666 & ~_umask())
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each of them known on the disk to the one above."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
 
 
 def _umask() -> int:

@@ -44,7 +44,7 @@ def test_killed_shares_resume_to_the_same_bits(tmp_path):
     ("recipe", "machinery", "words"),
     [
         (EVERYTHING, {}, "`ema_decay` keeps a second whole network"),
-        (TAME, {"tns": 10}, "`--tns` measures whole networks"),
+        (TAME, {"tns": 10}, "`--tns` and `--attention-values` look at whole networks"),
     ],
 )
 def test_what_needs_the_whole_network_is_refused(tmp_path, monkeypatch, recipe, machinery, words):

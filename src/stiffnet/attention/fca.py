@@ -47,9 +47,9 @@ class FCA(Attention):
       y_c = \sum_{h,w} f_{c,h,w}\, B_h(u_c)\, B_w(v_c)$$
 
     with the orthonormal basis $B_p(k) = \sqrt{(1 + [k > 0]) / L}\, \cos(πk(p + ½)/L)$. Channels
-    are cut into as many equal groups as there are frequencies (u, v). Frequency (0, 0) is the sum
-    over √(HW), not the mean. The frequencies are
-    those of a 7×7 map, multiplied by H // 7 and W // 7.
+    are cut into as many equal groups as there are frequencies (u, v): those of a 7×7 map, times
+    H // 7 and W // 7. Frequency (0, 0) gives the sum over √(HW), not the mean. They are buffers, so
+    that a checkpoint knows its own.
 
     Args:
         channels: Width of the rate, a multiple of the number of frequencies.
@@ -85,8 +85,8 @@ class FCA(Attention):
             raise StepError(f"FCA was given maps of side {size}; `size` must be {GRID} or more.")
         self.size = size
         self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels, bias=bias)
-        self.register_buffer("rows", torch.tensor(rows), persistent=False)
-        self.register_buffer("columns", torch.tensor(columns), persistent=False)
+        self.register_buffer("rows", torch.tensor(rows))
+        self.register_buffer("columns", torch.tensor(columns))
 
     @staticmethod
     def parameter_count(channels: int, *, reduction: int = 16, bias: bool = False) -> int:

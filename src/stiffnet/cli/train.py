@@ -74,8 +74,11 @@ def train(
     """Train a network by a recipe. Kill it at any moment: `--resume` loses nothing."""
     from stiffnet.cli.following import Follower
     from stiffnet.train.run import Machinery, run
+    from stiffnet.train.trackers import check_tracker
 
     check_device(device)
+    for name in tracker:
+        check_tracker(name)
     wanted = _recipe(recipe, model, data, attention, seed, settings, out if resume else None)
     folder = out or Path("runs") / f"{_plain(wanted.model)}-{wanted.fingerprint}"
     with Follower(wanted, folder, tracker) as follower:

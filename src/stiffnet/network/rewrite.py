@@ -147,10 +147,8 @@ def _prove(
     rewritten: Any = type(fx.GraphModule(plain, graph)).forward
     own: Any = type(plain).forward
     for call in calls:
-        expected = call.result
-        if training:
-            with borrowed(plain, training=True):
-                expected = copied(own(plain, *copied(call.args), **copied(call.kwargs)))
+        with borrowed(plain, training=training):
+            expected = copied(own(plain, *copied(call.args), **copied(call.kwargs)))
         with borrowed(plain, training=training):
             try:
                 result = rewritten(plain, *copied(call.args), **copied(call.kwargs))

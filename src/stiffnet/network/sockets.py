@@ -15,6 +15,7 @@ from stiffnet.network.positions import Position
 from stiffnet.network.rewrite import Reading, read
 from stiffnet.network.tracing import Call, Untraceable, copied
 from stiffnet.network.where import Where, chosen
+from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run
 
@@ -178,14 +179,25 @@ def refusal(what: str, kind: str, refused: Mapping[str, str], of: int) -> str:
 def calls_of(
     model: nn.Module, paths: Iterable[str], args: Any, kwargs: Any
 ) -> dict[str, list[Call]]:
-    """Run the network once, in evaluation, and keep every call of some of its modules."""
+    """Run the network once, in evaluation, and keep every call of some of its modules.
+
+    Raises:
+        StepError: If it cannot be run on these arguments.
+    """
     keepers = {path: _Keeper() for path in paths}
     with ExitStack() as hooks, plain_run(model):
         for path, keeper in keepers.items():
             block = model.get_submodule(path)
             hooks.enter_context(block.register_forward_pre_hook(keeper.enter, with_kwargs=True))
             hooks.enter_context(block.register_forward_hook(keeper.leave, prepend=True))
-        model(*args, **kwargs)
+        try:
+            model(*args, **kwargs)
+        except Exception as error:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
+            raise StepError(
+                f"{type(model).__name__} cannot be run on inputs of shape {shapes}: {error}. "
+                "Give an `example` that the network takes."
+            ) from error
     return {path: keeper.calls for path, keeper in keepers.items()}
 
 

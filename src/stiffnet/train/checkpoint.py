@@ -5,13 +5,11 @@ of the optimizer, the averaged weights if there are any, and ``state.json``. Its
 last and seals every part, so that a checkpoint is whole or is none.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -20,6 +18,7 @@ from torch import Tensor
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
 from stiffnet.network.folder import MANIFEST, WEIGHTS, Fact, read_folder, write_folder
+from stiffnet.train.state import State, read_state
 
 OPTIMIZER, AVERAGE, STATE = "optimizer.safetensors", "average.safetensors", "state.json"
 RECIPE = "recipe.toml"
@@ -39,19 +38,6 @@ class About:
     made_by: Mapping[str, Fact]
 
 
-@dataclass
-class State:
-    """The plain numbers of a run; they come back from JSON as the same bits."""
-
-    step: int = 0  # optimizer steps done
-    tally: dict[str, Any] = field(default_factory=dict)  # of the epoch under way
-    seconds: float = 0.0  # of training in the epoch under way
-    history: list[dict[str, Any]] = field(default_factory=list)  # a row for each finished epoch
-    best: dict[str, Any] = field(default_factory=dict)  # epoch, step and accuracy of the best row
-    precision: dict[str, Any] = field(default_factory=dict)  # of the gradient scaler
-    samples: int = 0  # of the training set, so that another one is noticed
-
-
 @dataclass(frozen=True)
 class Tensors:
     """Everything that is no plain number."""
@@ -69,7 +55,7 @@ def write_checkpoint(folder: Path, about: About, tensors: Tensors, state: State)
     """
     parts = {
         OPTIMIZER: _packed(tensors.optimizer),
-        STATE: (json.dumps(vars(state), allow_nan=False) + "\n").encode(),
+        STATE: state.to_json().encode(),
         RECIPE: about.recipe.encode(),
     }
     if tensors.average:
@@ -125,12 +111,17 @@ def read_checkpoint(path: Path) -> tuple[Tensors, State]:
         _unpacked(path / AVERAGE) if AVERAGE in parts else {},
     )
     try:
-        return tensors, State(**json.loads((path / STATE).read_text()))
-    except (TypeError, ValueError) as error:
-        raise CorruptFileError(
-            f"{path / STATE} is not what this version writes: {error}. Use the version that wrote "
-            "it, or begin again in another folder."
-        ) from error
+        return tensors, read_state((path / STATE).read_text())
+    except ValueError as error:
+        raise strange_state(path, error) from error
+
+
+def strange_state(path: Path, error: ValueError) -> CorruptFileError:
+    """Return the error for a checkpoint whose state is none."""
+    return CorruptFileError(
+        f"{path / STATE} is not what this version writes: {error}. Use the version that wrote it, "
+        "or begin again in another folder."
+    )
 
 
 def checkpoint_name(epochs: int, steps: int) -> str:
@@ -160,7 +151,9 @@ def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
             faults[path] = str(error)
             continue
         for damaged in faults:
-            damaged.rename(damaged.with_name(f"damaged-{damaged.name}"))
+            aside = damaged.with_name(f"damaged-{damaged.name}")
+            shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
+            damaged.rename(aside)
         return path, list(faults.values())
     if faults:
         raise CorruptFileError(

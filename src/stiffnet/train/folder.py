@@ -95,8 +95,8 @@ class RunFolder:
 
 def _lock(handle: int, path: Path) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not flock: workers would hold it too
+    except (BlockingIOError, PermissionError) as error:
         holder = os.pread(handle, 200, 0).decode(errors="replace") or "another process"
         raise StorageError(
             f"A run is under way in {path.parent}, by {holder}. Wait for it, or choose another "

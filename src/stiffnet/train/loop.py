@@ -17,11 +17,11 @@ from stiffnet.data.images import ImageSet, Preparation, part_of
 from stiffnet.data.order import epoch_batches, share
 from stiffnet.errors import NonFiniteError
 from stiffnet.train.average import Average
-from stiffnet.train.checkpoint import State
 from stiffnet.train.noise import set_step
 from stiffnet.train.ranks import is_sharded, largest
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.schedule import learning_rate
+from stiffnet.train.state import State
 from stiffnet.train.stopping import Stop
 from stiffnet.train.tally import Outcome, Tally
 

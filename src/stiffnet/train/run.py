@@ -21,11 +21,11 @@ from stiffnet.network.values import step_sizes
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
     About,
-    State,
     Tensors,
     checkpoint_name,
     newest_whole,
     read_checkpoint,
+    strange_state,
     sweep,
     write_checkpoint,
     write_model,
@@ -37,6 +37,7 @@ from stiffnet.train.reading import build_recipe
 from stiffnet.train.recipe import Recipe, place_free
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.snapshot import restore, take
+from stiffnet.train.state import State, check_place
 from stiffnet.train.stopping import Stop, Stopped, listening
 from stiffnet.train.tally import Outcome, Tally
 
@@ -167,10 +168,17 @@ def run(
         else:
             tensors, state = read_checkpoint(where)
             _same_data(state, lesson)
+            try:
+                check_place(state, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
+            except ValueError as error:
+                raise strange_state(where, error) from error
             restore(trainee, tensors, state)
+            first_decides(fabric, lambda: folder.write_log(state.history))
         _train(trainee, lesson, recipe, folder, about, stop, machinery, audience)
         tensors = take(trainee)
-        first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about))
+        notes = first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about))
+        for text in notes:
+            audience.note(text)
         return Result(folder, trainee.state.history, fabric.global_rank)
 
 
@@ -191,6 +199,7 @@ def _prepare(
 ) -> tuple[Path | None, list[str]]:
     """Decide where to begin: at a checkpoint, or, with None, at the beginning."""
     if not folder.recipe.exists():
+        sweep(folder.checkpoints)
         return None, []
     if not (resume or restarted):
         raise RecipeError(
@@ -342,10 +351,14 @@ def _remember(state: State, row: dict[str, Any]) -> None:
     state.tally, state.seconds = {}, 0.0
 
 
-def _finish(tensors: Tensors, state: State, folder: RunFolder, about: About) -> None:
+def _finish(tensors: Tensors, state: State, folder: RunFolder, about: About) -> list[str]:
     """Write the networks that a run leaves behind, then remove what it needed on the way."""
-    name = checkpoint_name(state.best["epoch"], state.best["step"])
-    best, then = read_checkpoint(folder.checkpoints / name)
-    write_model(folder.best, about, best.average or best.weights, then)
+    name, notes = checkpoint_name(state.best["epoch"], state.best["step"]), []
+    try:
+        best, then = read_checkpoint(folder.checkpoints / name)
+        write_model(folder.best, about, best.average or best.weights, then)
+    except CheckpointError as error:  # not worth the last network
+        notes = [f"The network of the best epoch is lost: {error}"]
     write_model(folder.final, about, tensors.average or tensors.weights, state)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    return notes

@@ -12,9 +12,10 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from stiffnet.errors import CheckpointError
-from stiffnet.train.checkpoint import State, Tensors
+from stiffnet.train.checkpoint import Tensors
 from stiffnet.train.loop import Trainee
 from stiffnet.train.ranks import LOST, is_sharded
+from stiffnet.train.state import State
 
 TOGETHER = StateDictOptions(full_state_dict=True, cpu_offload=True)
 SIGN = "|"  # between a parameter's name and the name of its tensor in the optimizer
@@ -89,6 +90,10 @@ def _fill(trainee: Trainee, tensors: Tensors) -> None:
     optimizer = trainee.optimizer.optimizer
     parameters = dict(trainee.network.named_parameters())
     slots = _by_parameter(tensors.optimizer)
+    for name in slots:
+        for key, value in slots[name].items():
+            if name not in parameters or value.shape not in (parameters[name].shape, ()):
+                raise KeyError(f"{name}{SIGN}{key}")
     state = {
         number: {key: _laid_out(value, parameters[name]) for key, value in slots[name].items()}
         for number, name in enumerate(_names(trainee))
@@ -99,7 +104,7 @@ def _fill(trainee: Trainee, tensors: Tensors) -> None:
 
 def _laid_out(value: Tensor, like: Tensor) -> Tensor:
     """Return `value` with its axes in memory as those of its parameter, for speed."""
-    if value.shape != like.shape:
+    if value.shape != like.shape:  # a count of steps
         return value
     return torch.empty_like(like, dtype=value.dtype).copy_(value)
 

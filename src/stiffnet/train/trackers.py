@@ -1,6 +1,7 @@
 """Rows of a run for TensorBoard or trackio; both are optional packages."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -61,8 +62,8 @@ TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
 }
 
 
-def open_tracker(name: str, folder: Path, recipe: Mapping[str, Any]) -> Tracker:
-    """Return the tracker called `name`.
+def check_tracker(name: str) -> None:
+    """See that a tracker can be opened, before a run begins.
 
     Raises:
         UnknownNameError: If there is none of that name.
@@ -70,10 +71,14 @@ def open_tracker(name: str, folder: Path, recipe: Mapping[str, Any]) -> Tracker:
     """
     if name not in TRACKERS:
         raise UnknownNameError(unknown("tracker", name, TRACKERS))
-    try:
-        return TRACKERS[name](folder, recipe)
-    except ModuleNotFoundError as error:
+    if find_spec(name) is None:  # each is called as its package is
         raise StiffnetError(
-            f"`--tracker {name}` needs a package that is not installed: {error.name}. "
+            f"`--tracker {name}` needs the package {name}, which is not installed. "
             f"Install it with `pip install 'stiffnet[{name}]'`."
-        ) from error
+        )
+
+
+def open_tracker(name: str, folder: Path, recipe: Mapping[str, Any]) -> Tracker:
+    """Return the tracker called `name`, for the run in `folder`."""
+    check_tracker(name)
+    return TRACKERS[name](folder, recipe)
