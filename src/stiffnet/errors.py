@@ -11,7 +11,7 @@ class StiffnetError(Exception):
 
 
 class StepError(StiffnetError, ValueError):
-    """A network whose steps cannot be found, or a step that cannot be measured."""
+    """A network whose steps cannot be found, or a step that cannot be measured or gated."""
 
 
 class NonFiniteError(StepError):

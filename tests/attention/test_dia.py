@@ -56,6 +56,16 @@ def test_a_stage_and_a_pass_know_nothing_of_those_before():
     assert [gate.memory.held for stage in model for gate in stage.gates] == [None] * 5
 
 
+def test_two_stages_may_run_side_by_side():
+    torch.manual_seed(0)
+    left, right = DIA.for_stage(WIDTH, 2), DIA.for_stage(WIDTH, 2)
+    rate = random(2, WIDTH, 3, 3, dtype=torch.float32)
+    alone = [[gate(rate) for gate in stage] for stage in (left, right)]
+    turns = [(a(rate), b(rate)) for a, b in zip(left, right, strict=True)]
+    for stage, together in zip(alone, zip(*turns, strict=True), strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(stage, together, strict=True))
+
+
 def test_a_pass_that_broke_off_is_forgotten_by_the_next():
     model = network().eval()
     x = random(2, WIDTH, 6, 6, dtype=torch.float32)

@@ -155,6 +155,14 @@ def test_a_map_of_another_size_is_pooled_to_the_one_that_was_asked_for():
     assert_close(fixed.describe(large), free.describe(small), rtol=RTOL["batch64"], atol=1e-12)
 
 
+def test_a_checkpoint_knows_its_frequencies():
+    low = shaken(made(ATTENTION["fca"], frequencies="low16"))
+    other = made(ATTENTION["fca"]).double()
+    other.load_state_dict(low.state_dict())
+    rate = random(2, WIDTH, 8, 8)
+    assert torch.equal(other(rate), low(rate))
+
+
 def test_a_small_map_is_repeated_up_to_seven():
     module = shaken(made(ATTENTION["fca"]))
     rate = random(2, WIDTH, 1, 1)
