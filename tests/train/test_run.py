@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from stiffnet.data import open_splits
 from stiffnet.errors import (
     CheckpointError,
     DataError,
@@ -138,13 +139,14 @@ def test_there_must_be_something_to_resume(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_data_must_still_be_the_same(tmp_path):
+def test_the_data_must_still_be_the_same(tmp_path, monkeypatch):
     with pytest.raises(Stopped):
         run(TINY, tmp_path / "run", audience=Listener(stop_at=2))
-    text = (tmp_path / "run/recipe.toml").read_text()
-    (tmp_path / "run/recipe.toml").write_text(text.replace("generated:40", "generated:50"))
-    with pytest.raises(DataError, match=r"began with 40 training images, and .* has 50 now"):
-        run(replace(TINY, data="generated:50"), tmp_path / "run", resume=True)
+    fewer = [images.__class__(**{**vars(images), "images": images.images[:30],
+             "labels": images.labels[:30]}) for images in open_splits(TINY.data)]  # fmt: skip
+    monkeypatch.setattr("stiffnet.train.build.open_splits", lambda spec: fewer)
+    with pytest.raises(DataError, match=r"began with 40 training images, and .* has 30 now"):
+        run(TINY, tmp_path / "run", resume=True)
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_is_in_no_checkpoint(tmp_path):
@@ -231,10 +233,56 @@ def test_attention_values_are_kept_after_each_epoch_if_asked(tmp_path):
     values = load_file(files[-1])
     assert len(values) == 9
     assert values["layer3.2"].shape == (7, 64)
-    with pytest.raises(RecipeError, match="`--attention-values` are those of attached modules"):
+    with pytest.raises(RecipeError, match="`--attention-values` are those of modules that scale"):
         run(TINY, tmp_path / "plain", machinery=Machinery(attention_values=7))
 
 
 def test_attention_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'se'"):
         run(replace(TINY, attention="see"), tmp_path / "run")
+
+
+def test_a_run_gives_way_only_when_the_next_one_can_begin(tmp_path):
+    run(TINY, tmp_path / "run")
+    before = weights(tmp_path / "run")
+    with pytest.raises(RecipeError, match="cannot be run on images of 8 pixels"):
+        run(replace(TINY, model="vgg19_cifar"), tmp_path / "run", again=True)
+    assert same(weights(tmp_path / "run"), before)
+
+
+def test_tied_weights_and_their_average_are_resumed_to_the_same_bits(tmp_path):
+    recipe = replace(TINY, attention="dia", ema_decay=0.9, epochs=1)
+    run(recipe, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        run(recipe, tmp_path / "run", audience=Listener(stop_at=2))
+    run(recipe, tmp_path / "run", resume=True)
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_a_recipe_that_was_changed_behind_the_runs_back_is_noticed(tmp_path):
+    with pytest.raises(Stopped):
+        run(TINY, tmp_path / "run", audience=Listener(stop_at=2))
+    file = tmp_path / "run/recipe.toml"
+    file.write_text(file.read_text().replace("seed = 0", "seed = 1"))
+    with pytest.raises(RecipeError, match=r"another recipe: seed \(0 there, 1 now\)"):
+        run(replace(TINY, seed=1), tmp_path / "run", resume=True)
+
+
+def test_a_signal_between_two_steps_is_not_lost(tmp_path, monkeypatch):
+    """One that comes while the ranks agree is heard at the next step."""
+    import os
+    import signal
+
+    from stiffnet.train import loop
+
+    real, asked = loop.largest, []
+
+    def late(fabric, number):
+        asked.append(number)
+        if len(asked) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(fabric, number)
+
+    monkeypatch.setattr(loop, "largest", late)
+    with pytest.raises(Stopped, match="after step 3,"):
+        run(TINY, tmp_path / "run")

@@ -4,18 +4,16 @@ A network for 224 pixels shrinks its input 32-fold. Of a 32-pixel image one pixe
 the outer weights of a 3×3 kernel see padding alone, and accuracy suffers without a word.
 """
 
+import copy
 import math
 import warnings
-from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import timm
 import torch
 import torchvision
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from stiffnet.errors import UnknownNameError
 from stiffnet.registry import unknown
@@ -125,18 +123,15 @@ def _convolutions(network: nn.Module, size: int) -> list[_Convolution]:
         sides = (max(module.kernel_size), min(args[0].shape[-2:]), min(output.shape[-2:]))
         seen.append(_Convolution(*sides))
 
-    convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
+    shape = copy.deepcopy(network).to("meta")  # tied tensors stay tied, and the original as it is
+    convolutions = [module for module in shape.modules() if isinstance(module, nn.Conv2d)]
     if not convolutions:
         return []
-    weight = convolutions[0].weight
-    channels = convolutions[0].in_channels
-    image = torch.empty(1, channels, size, size, device="meta", dtype=weight.dtype)
-    tensors = chain(network.named_parameters(), network.named_buffers())
-    shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors}
-    with plain_run(network), ExitStack() as hooks:
-        for convolution in convolutions:
-            hooks.callback(convolution.register_forward_hook(see).remove)
-        functional_call(network, shapes, (image,))
+    weight, channels = convolutions[0].weight, convolutions[0].in_channels
+    for convolution in convolutions:
+        convolution.register_forward_hook(see)
+    with plain_run(shape):
+        shape(torch.empty(1, channels, size, size, device="meta", dtype=weight.dtype))
     return seen
 
 

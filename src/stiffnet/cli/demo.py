@@ -1,11 +1,14 @@
 """``stiffnet demo``: train a small network on embedded images, and see its stiffness change."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stiffnet.cli.progress import progress
+
+if TYPE_CHECKING:
+    from stiffnet.train.recipe import Recipe
 
 MODEL = "resnet20_cifar"
 SETTINGS = {
@@ -39,7 +42,9 @@ def demo(
     recipe = build_recipe("quick", SETTINGS, model=MODEL, data="digits", seed=seed)
     folder = out / "run"
     with Follower(recipe, folder) as follower:
-        result = run(recipe, folder, command="stiffnet demo", again=True, audience=follower)
+        # A demo that was there gives way; somebody's own run does not.
+        again = _is_demo(folder / "recipe.toml", recipe)
+        result = run(recipe, folder, command="stiffnet demo", again=again, audience=follower)
     trained = open_model(result.folder.final)
     untrained = open_model(MODEL, num_classes=len(trained.classes), seed=seed)
     test = digits("test")
@@ -76,3 +81,11 @@ def demo(
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _is_demo(path: Path, recipe: "Recipe") -> bool:
+    from dataclasses import replace
+
+    from stiffnet.train.reading import build_recipe
+
+    return path.exists() and replace(build_recipe(path), seed=recipe.seed) == recipe

@@ -28,6 +28,9 @@ def measure(
         str,
         typer.Option(metavar="F", help="'pretrained', a .safetensors or a .pth. Random if none."),
     ] = "",
+    attention: Annotated[
+        str, typer.Option(metavar="A", help="A module for every step; our folder knows its own.")
+    ] = "",
     limit: Annotated[
         int, typer.Option(min=0, help="Measure this many images, evenly chosen; 0 means all.")
     ] = 0,
@@ -61,7 +64,7 @@ def measure(
     folder = out or Path("stiffness") / re.sub(r"[^\w.-]+", "_", Path(model).name)
     check_writable(folder)
     images = open_data(data)
-    loaded = _open(model, weights, num_classes, images, seed)
+    loaded = _open(model, weights, attention, num_classes, images, seed)
     check_device(device)
     fabric = make_fabric(device=device.value)
     judge = _comparable(loaded, images)
@@ -94,7 +97,12 @@ def measure(
 
 
 def _open(
-    model: str, weights: str, num_classes: int, images: "ImageSet | ImageFolder", seed: int
+    model: str,
+    weights: str,
+    attention: str,
+    num_classes: int,
+    images: "ImageSet | ImageFolder",
+    seed: int,
 ) -> "LoadedModel":
     """Open the network, with as many classes as the data where nothing else decides."""
     from stiffnet.network.load import PRETRAINED, is_model_name, open_model
@@ -102,7 +110,13 @@ def _open(
     classes: int | None = num_classes or None
     if classes is None and weights != PRETRAINED and is_model_name(model):
         classes = len(images.classes)
-    return open_model(model, weights=weights or None, num_classes=classes, seed=seed)
+    return open_model(
+        model,
+        weights=weights or None,
+        num_classes=classes,
+        attention=attention or None,
+        seed=seed,
+    )
 
 
 def _comparable(loaded: "LoadedModel", images: "ImageSet | ImageFolder") -> bool:

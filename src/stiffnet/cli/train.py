@@ -47,6 +47,9 @@ def train(
         Path | None, typer.Option(metavar="DIR", help="For the run [runs/MODEL-FINGERPRINT].")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Take the run in DIR away, and begin anew.")
+    ] = False,
     device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
     devices: Annotated[
         int, typer.Option(min=1, help="Of this machine; torchrun and SLURM decide themselves.")
@@ -86,6 +89,7 @@ def train(
             wanted,
             folder,
             resume=resume,
+            again=again,
             command=shlex.join(["stiffnet", *sys.argv[1:]]),
             machinery=Machinery(
                 device=device.value,
@@ -129,8 +133,13 @@ def _recipe(
         "attention": attention,
         "seed": seed,
     }
-    pairs = dict(_pair(text) for text in settings)
     known = {key: value for key, value in said.items() if value not in ("", None)}
+    pairs: dict[str, str] = {}
+    for text in settings:
+        field, value = _pair(text)
+        if field in pairs or field in known:
+            raise RecipeError(f"`{field}` is given twice on the command line. Keep one of the two.")
+        pairs[field] = value
     return build_recipe(recipe or "quick", pairs, **known)
 
 
@@ -156,6 +165,7 @@ def _told(result: "Result", data: str) -> str:
         f"{last['test_top5']:.2%}). Best epoch, chosen on the test set: {best['epoch']}, "
         f"{best['test_top1']:.2%}.\n"
         f"The network: {result.folder.final}\n"
-        f"Measure it:  stiffnet measure {result.folder.final} --data {data}\n"
+        f"Measure it:  {shlex.join(['stiffnet', 'measure', str(result.folder.final)])} "
+        f"--data {shlex.quote(data)}\n"
         f"The log:     {result.folder.log}"
     )

@@ -14,9 +14,10 @@ _FIRST = (
 def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | None:
     """Tell the axis of the channels: 1, -1, or None where it cannot be told.
 
-    The widths of the layers that computed the rate say which axes can be the one. Where both can,
-    the other axes of a map are its height and width, and images are mostly square; where that does
-    not help either, tokens have their channels last, and a map as its last layer has them.
+    The widths of the layers that computed the rate say which axes can be the one. Where none can,
+    the rate was put together from narrower ones, which convolutions do along axis 1. Where both
+    can, tokens have their channels last; of a map the other axes are its height and width, and
+    images are mostly square; where that does not help either, its last layer decides.
 
     Args:
         shape: Of the rate, batch axis first.
@@ -27,6 +28,8 @@ def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | N
     layers = list(_layers(branch))
     widths = {width for _, width in layers}
     fitting = [axis for axis in (1, -1) if shape[axis] in widths]
+    if not fitting and len(shape) > 3 and {axis for axis, _ in layers} == {1}:
+        return 1
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     if len(shape) == 3:

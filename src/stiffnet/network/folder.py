@@ -106,7 +106,7 @@ def write_folder(
         "versions": {package: _version(package) for package in ("stiffnet", "torch", "timm")},
     }
     state = model.state_dict() if isinstance(model, nn.Module) else model
-    files = {WEIGHTS: safetensors.torch.save(_stored_tensors(state)), **(parts or {})}
+    files = {WEIGHTS: safetensors.torch.save(stored_tensors(state)), **(parts or {})}
     content["parts"] = {
         part: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for part, data in files.items()
@@ -159,7 +159,7 @@ def same_tensors(state: Mapping[str, Tensor]) -> dict[str, str]:
     return result
 
 
-def _stored_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def stored_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return each tensor of `state` once, on the CPU, none of them overlapping another."""
     own = {name for name, kept in same_tensors(state).items() if name == kept}
     return {name: state[name].detach().cpu().contiguous().clone() for name in sorted(own)}

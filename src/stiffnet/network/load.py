@@ -30,6 +30,7 @@ from stiffnet.registry import unknown
 
 TORCHVISION = "torchvision:"
 PRETRAINED = "pretrained"
+RESERVED = {"model", "module", "example"}  # arguments of `attach` that text cannot give
 IMAGENET_MEAN = timm.data.IMAGENET_DEFAULT_MEAN
 IMAGENET_STD = timm.data.IMAGENET_DEFAULT_STD
 TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # read by `torch.load` at each call
@@ -129,8 +130,9 @@ def create_model(
 
     `image_size` matters to networks that are built for one size, as vision transformers are;
     others take any. `attention` attaches a module to every step, as in ``"se"`` or
-    ``"se,reduction=8"``: as its authors initialise it, or, with pretrained weights, so that it
-    changes nothing at first. The backbone's own weights are the same with and without.
+    ``"se,reduction=8,where=layer3.*"``: as its authors initialise it, or, with pretrained
+    weights, so that it changes nothing at first. The backbone's own weights are the same with it
+    and without.
 
     torch's own random numbers continue afterwards as if nothing had been drawn. Of torchvision,
     the classification models are known; they take three channels, whatever the images have.
@@ -161,9 +163,14 @@ def create_model(
     else:
         model = build(name, num_classes, in_chans, sized, pretrained=False, seed=seed)
     if attention is not None and attention != NONE:
-        module, options = read_attention(attention)
+        module, given = read_attention(attention)
+        options: dict[str, Any] = {"start": "identity" if pretrained else "paper", **given}
+        for name in options.keys() & RESERVED:
+            raise UnknownNameError(
+                f"There is no option of {module!r} called {name!r}; leave it out."
+            )
         with _seeded(seed):
-            attach(model, module, start="identity" if pretrained else "paper", **options)  # type: ignore[arg-type]
+            attach(model, module, **options)
     return model
 
 

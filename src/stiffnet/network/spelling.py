@@ -1,5 +1,6 @@
 """An attention module as text: ``se``, or ``se,reduction=8`` with options."""
 
+import math
 import re
 
 from stiffnet.errors import RecipeError
@@ -29,6 +30,8 @@ def read_attention(text: str) -> tuple[str, dict[str, Option]]:
                 "Write it as in `se,reduction=8`."
             )
         options[key] = _value(value)
+        if isinstance(options[key], float) and not math.isfinite(options[key]):  # type: ignore[arg-type]
+            raise RecipeError(f"{part!r} in the attention {text!r} is no finite number. Give one.")
     return name, options
 
 

@@ -33,10 +33,8 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> di
     found: dict[str, list[Tensor]] = {}
     with plain_run(model), torch.no_grad():
         handles = [
-            module.register_forward_hook(partial(_take, found.setdefault(sits.at, [])))
-            for sits in attached(model)
-            if isinstance(module := model.get_submodule(sits.name), Attention)
-            and not module.replaces_norm
+            module.register_forward_hook(partial(_take, found.setdefault(name, [])))
+            for name, module in choosers(model).items()
         ]
         try:
             if not handles:
@@ -51,6 +49,19 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> di
             for handle in handles:
                 handle.remove()
     return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def choosers(model: nn.Module) -> dict[str, Attention]:
+    """Return the attached modules that scale a rate, by their steps.
+
+    Where a step has several, the first goes by the step's name, the others by their own paths.
+    """
+    found: dict[str, Attention] = {}
+    for sits in attached(model):
+        module = model.get_submodule(sits.name)
+        if isinstance(module, Attention) and not module.replaces_norm:
+            found[sits.name if sits.at in found else sits.at] = module
+    return found
 
 
 def _take(

@@ -23,6 +23,7 @@ from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, Uns
 from stiffnet.network.folder import same_tensors
 
 WRAPPERS = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema")
+GATE = ".step_size"  # in the names of everything that `attach` puts into a network
 PREFIXES = ("module", "_orig_mod")  # what DDP and torch.compile put before every name
 DEEPEST_WRAPPER = 4  # a checkpoint may contain itself
 SHOWN = 4  # keys of one kind in an error message
@@ -68,8 +69,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
                 )
                 if names
             )
-            + ". Nothing was loaded; give the file of this model, or this model's number of "
-            "classes and channels."
+            + f". Nothing was loaded; {_hint(missing, unexpected)}."
         )
     try:
         model.load_state_dict(complete, strict=True)
@@ -77,6 +77,15 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
         raise CheckpointError(
             f"{source} does not fit {type(model).__name__}: {error}. Give the file of this model."
         ) from error
+
+
+def _hint(missing: Iterable[str], unexpected: Iterable[str]) -> str:
+    """Say what the file looks like, where its names tell."""
+    if any(GATE in f".{name}" for name in unexpected):
+        return "it looks like a network with attention, so give its `attention` too"
+    if any(GATE in f".{name}" for name in missing):
+        return "it looks like the network without attention, so leave `attention` out"
+    return "give the file of this model, or this model's number of classes and channels"
 
 
 def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:

@@ -10,18 +10,20 @@ from torch.optim import SGD, AdamW, Optimizer
 from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.load import LoadedModel, is_model_name, open_model
 from stiffnet.network.spelling import NONE
 from stiffnet.train.average import Average
 from stiffnet.train.checkpoint import About
 from stiffnet.train.groups import parameter_groups
-from stiffnet.train.loop import Lesson, Trainee
+from stiffnet.train.loop import Lesson, Trainee, logits_of
 from stiffnet.train.noise import add_batch_noise, add_noise
 from stiffnet.train.norms import synchronise
 from stiffnet.train.ranks import is_sharded
 from stiffnet.train.reading import to_toml
 from stiffnet.train.recipe import Recipe
+from stiffnet.trajectory.wrappers import plain_run
 
 
 def open_subject(
@@ -51,6 +53,7 @@ def open_subject(
         seed=recipe.seed,
     )
     _same_classes(loaded, train.classes)
+    _try_out(loaded, train)
     augmentation = Augmentation(
         crop=recipe.crop, padding=recipe.padding, flip=recipe.flip, scale=recipe.crop_scale
     )
@@ -95,6 +98,11 @@ def make_trainee(recipe: Recipe, network: nn.Module, fabric: Fabric) -> Trainee:
         network = synchronise(network)
     if recipe.noise != "none":
         network = add_noise(network, recipe.noise, recipe.noise_a, recipe.noise_b, recipe.seed)
+    if recipe.channels_last and is_sharded(fabric):
+        raise RecipeError(
+            "`channels_last` orders whole tensors, and `--strategy fsdp` has only shares of them. "
+            "Set it to false."
+        )
     if recipe.ema_decay and is_sharded(fabric):
         raise RecipeError(
             "`ema_decay` keeps a second whole network, and `--strategy fsdp` has only shares of "
@@ -113,9 +121,35 @@ def _optimizer(recipe: Recipe, network: nn.Module) -> Optimizer:
     return SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.nesterov)
 
 
+def _try_out(loaded: LoadedModel, images: ImageSet | ImageFolder) -> None:
+    """See that the network runs on images of the size that it will get, before a run begins."""
+    parameter = next(loaded.model.parameters())
+    batch = torch.zeros(2, *loaded.preparation.input_size, dtype=parameter.dtype)
+    try:
+        with plain_run(loaded.model):
+            width = logits_of(loaded.model(batch)).shape[1]
+    except Exception as error:  # whatever a network's own code raises
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".!")
+        raise RecipeError(
+            f"{loaded.name} cannot be run on images of {loaded.preparation.input_size[1]} pixels: "
+            f"{said}. Set `image_size` to one that it takes."
+        ) from error
+    if width != len(images.classes):
+        raise CheckpointError(
+            f"{loaded.name} has {width} outputs, and {images.name} has {len(images.classes)} "
+            "classes. Start from a network by its name."
+        )
+
+
 def _same_classes(loaded: LoadedModel, classes: tuple[str, ...]) -> None:
     if not loaded.classes or (set(loaded.classes) == set(classes) and loaded.classes == classes):
         return
+    if sorted(loaded.classes) == sorted(classes):
+        raise CheckpointError(
+            f"{loaded.name} knows the same classes as the data, in another order: "
+            f"{_few(list(loaded.classes))} there, {_few(list(classes))} here. Start from a network "
+            "by its name."
+        )
     lacking = [name for name in classes if name not in loaded.classes]
     adding = [name for name in loaded.classes if name not in classes]
     raise CheckpointError(

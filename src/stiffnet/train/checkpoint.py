@@ -17,7 +17,14 @@ from torch import Tensor
 
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
-from stiffnet.network.folder import MANIFEST, WEIGHTS, Fact, read_folder, write_folder
+from stiffnet.network.folder import (
+    MANIFEST,
+    WEIGHTS,
+    Fact,
+    read_folder,
+    stored_tensors,
+    write_folder,
+)
 from stiffnet.train.state import State, read_state
 
 OPTIMIZER, AVERAGE, STATE = "optimizer.safetensors", "average.safetensors", "state.json"
@@ -61,6 +68,8 @@ def write_checkpoint(folder: Path, about: About, tensors: Tensors, state: State)
     if tensors.average:
         parts[AVERAGE] = _packed(tensors.average)
     path = folder / checkpoint_name(len(state.history), state.step)
+    if (path / MANIFEST).exists():  # resumed from, and stopped before another step was done
+        return path
     try:
         write_model(path, about, tensors.weights, state, parts=parts)
     except StorageError:
@@ -194,8 +203,7 @@ def _age(path: Path) -> tuple[int, int]:
 
 
 def _packed(tensors: Mapping[str, Tensor]) -> bytes:
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    return safetensors.torch.save(plain)
+    return safetensors.torch.save(stored_tensors(tensors))
 
 
 def _unpacked(path: Path) -> dict[str, Tensor]:

@@ -68,6 +68,19 @@ class RunFolder:
         """Replace the log in one go, so that it always holds whole lines that belong together."""
         atomic_write(self.log, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
+    def read_log(self) -> list[dict[str, Any]]:
+        """Return the rows of the log.
+
+        Raises:
+            StorageError: If it is gone.
+        """
+        try:
+            return [json.loads(line) for line in self.log.read_text().splitlines()]
+        except OSError as error:
+            raise StorageError(
+                f"{self.log} could not be read: {error.strerror}. The network is in {self.final}."
+            ) from error
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other run out of the folder; the lock goes with the process, however it ends.

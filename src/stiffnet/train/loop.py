@@ -25,7 +25,7 @@ from stiffnet.train.state import State
 from stiffnet.train.stopping import Stop
 from stiffnet.train.tally import Outcome, Tally
 
-CHECKED = 20  # steps between looks at the loss on devices where looking means waiting
+CHECKED = 20  # steps between looks at loss and signals on devices where looking means waiting
 LARGEST_TEST_BATCH = 256
 
 
@@ -115,10 +115,11 @@ def train_epoch(
         state.step += 1
         _check(tally, state)
         on_step(len(batch), tally)
-        stop.number = largest(fabric, stop.number)
-        if stop.number or (save_every and state.step % save_every == 0):
+        if fabric.device.type == "cpu" or state.step % CHECKED == 0:
+            stop.agreed = largest(fabric, stop.number)
+        if stop.agreed or (save_every and state.step % save_every == 0):
             keep()
-        if stop.number:
+        if stop.agreed:
             return None
     _check(tally, state, always=True)
     state.seconds += time.perf_counter() - clock
@@ -147,6 +148,7 @@ def _step(
         images = images.contiguous(memory_format=torch.channels_last)
     with fabric.strategy.precision.forward_context():  # else Fabric rounds float64 to float32
         logits = logits_of(trainee.wrapped(images))
+    logits = _wide(logits)
     loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=recipe.label_smoothing)
     trainee.optimizer.zero_grad(set_to_none=True)
     # Shares may differ in size, and data-parallel training averages over ranks.
@@ -193,10 +195,10 @@ def evaluate(trainee: Trainee, lesson: Lesson, recipe: Recipe, stop: Stop) -> Ou
             images = images.contiguous(memory_format=torch.channels_last)
         with precision.forward_context():
             logits = logits_of(trainee.judged(precision.convert_input(images)))
-        logits = logits.float() if logits.dtype.itemsize < 4 else logits
+        logits = _wide(logits)
         tally.add(F.cross_entropy(logits, labels, reduction="sum"), logits, labels)
-    stop.number = largest(fabric, stop.number)
-    if stop.number:
+    stop.agreed = largest(fabric, stop.number)
+    if stop.agreed:
         return None
     outcome = tally.outcome() if together else _over_ranks(fabric, tally).outcome()
     if not math.isfinite(outcome.loss):
@@ -214,6 +216,11 @@ def logits_of(output: Any) -> Tensor:
         output = output[0]
     assert isinstance(output, Tensor)
     return output
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """Return half-precision logits in float32, in which losses can be summed."""
+    return logits.float() if logits.dtype.itemsize < 4 else logits
 
 
 def _over_ranks(fabric: Fabric, tally: Tally) -> Tally:

@@ -1,6 +1,5 @@
 """One training run: started or resumed, followed epoch by epoch, brought to its end."""
 
-import json
 import os
 import shutil
 from contextlib import ExitStack
@@ -9,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from safetensors.torch import save as save_tensors
+from torch import nn
 
 from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
 from stiffnet.errors import CheckpointError, DataError, NonFiniteError, RecipeError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.measure import measure
-from stiffnet.network.attach import attached
-from stiffnet.network.values import step_sizes
+from stiffnet.network.values import choosers, step_sizes
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
     About,
@@ -133,56 +133,71 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(in_company(fabric))
         stop = stack.enter_context(listening())
-        stack.enter_context(torch.random.fork_rng())
-        first_decides(fabric, lambda: _enter(folder, stack, resume=resume, again=again))
+        devices = [fabric.device] if fabric.device.type == "cuda" else []
+        stack.enter_context(torch.random.fork_rng(devices))
+        first_decides(fabric, lambda: _enter(folder, stack, resume=resume))
         restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+        again = again and not restarted
         where, notes = first_decides(
-            fabric, lambda: _prepare(folder, recipe, resume=resume, restarted=restarted)
+            fabric,
+            lambda: _prepare(folder, recipe, resume=resume or restarted, again=again),
         )
         for text in notes:
             audience.note(text)
-        if folder.finished:
-            rows = [json.loads(line) for line in folder.log.read_text().splitlines()]
-            return Result(folder, rows, fabric.global_rank)
-        if (machinery.tns or machinery.attention_values) and is_sharded(fabric):
-            raise RecipeError(
-                "`--tns` and `--attention-values` look at whole networks, and `--strategy fsdp` "
-                "has only shares of one. Look at the finished network instead."
-            )
+        if folder.finished and not again:
+            return Result(folder, folder.read_log(), fabric.global_rank)
         lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
-        if machinery.skip_bad_images:
-            lesson, notes = without_bad_images(lesson)
-            for text in notes:
-                audience.note(text)
-        if warning := stem_warning(loaded.model, lesson.preparation.input_size[1]):
-            audience.note(warning)
-        if machinery.attention_values and not attached(loaded.model):
-            raise RecipeError(
-                "`--attention-values` are those of attached modules, and there are none. Give "
-                "`--attention`, or leave it out."
-            )
+        lesson = _looked_through(lesson, loaded.model, fabric, machinery, audience)
         trainee = make_trainee(recipe, loaded.model, fabric)
         trainee.state.samples = len(lesson.train)
         if where is None:  # not before, so that what could not begin leaves nothing in the way
-            first_decides(fabric, lambda: atomic_write(folder.recipe, about.recipe) and None)
+            first_decides(fabric, lambda: _begin(folder, about, again=again))
         else:
-            tensors, state = read_checkpoint(where)
-            _same_data(state, lesson)
-            try:
-                check_place(state, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
-            except ValueError as error:
-                raise strange_state(where, error) from error
-            restore(trainee, tensors, state)
-            first_decides(fabric, lambda: folder.write_log(state.history))
+            _go_on(trainee, lesson, recipe, where)
+            first_decides(fabric, lambda: folder.write_log(trainee.state.history))
         _train(trainee, lesson, recipe, folder, about, stop, machinery, audience)
         tensors = take(trainee)
-        notes = first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about))
-        for text in notes:
+        for text in first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about)):
             audience.note(text)
         return Result(folder, trainee.state.history, fabric.global_rank)
 
 
-def _enter(folder: RunFolder, stack: ExitStack, *, resume: bool, again: bool) -> None:
+def _looked_through(
+    lesson: Lesson, network: nn.Module, fabric: Fabric, machinery: Machinery, audience: Audience
+) -> Lesson:
+    """Refuse what cannot be done, and leave out what shall be, before anything is written."""
+    looks = machinery.tns or machinery.attention_values
+    if looks and is_sharded(fabric):
+        raise RecipeError(
+            "`--tns` and `--attention-values` look at whole networks, and `--strategy fsdp` has "
+            "only shares of one. Look at the finished network instead."
+        )
+    if machinery.attention_values and not choosers(network):
+        raise RecipeError(
+            "`--attention-values` are those of modules that scale a step, and there are none. "
+            "Give such an `--attention`, or leave it out."
+        )
+    if warning := stem_warning(network, lesson.preparation.input_size[1]):
+        audience.note(warning)
+    if machinery.skip_bad_images:
+        lesson, notes = without_bad_images(lesson)
+        for text in notes:
+            audience.note(text)
+    return lesson
+
+
+def _go_on(trainee: Trainee, lesson: Lesson, recipe: Recipe, where: Path) -> None:
+    """Bring a network in training to where a checkpoint left it."""
+    tensors, state = read_checkpoint(where)
+    _same_data(state, lesson)
+    try:
+        check_place(state, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
+    except ValueError as error:
+        raise strange_state(where, error) from error
+    restore(trainee, tensors, state)
+
+
+def _enter(folder: RunFolder, stack: ExitStack, *, resume: bool) -> None:
     """Make the folder this run's own, if there is anything to do in it."""
     if resume and not folder.recipe.exists():
         raise CheckpointError(
@@ -190,21 +205,25 @@ def _enter(folder: RunFolder, stack: ExitStack, *, resume: bool, again: bool) ->
         )
     check_writable(folder.path)
     stack.enter_context(folder.locked())
+
+
+def _begin(folder: RunFolder, about: About, *, again: bool) -> None:
     if again:
         folder.clear()
+    sweep(folder.checkpoints)
+    atomic_write(folder.recipe, about.recipe)
 
 
 def _prepare(
-    folder: RunFolder, recipe: Recipe, *, resume: bool, restarted: bool
+    folder: RunFolder, recipe: Recipe, *, resume: bool, again: bool
 ) -> tuple[Path | None, list[str]]:
     """Decide where to begin: at a checkpoint, or, with None, at the beginning."""
-    if not folder.recipe.exists():
-        sweep(folder.checkpoints)
+    if again or not folder.recipe.exists():
         return None, []
-    if not (resume or restarted):
+    if not resume:
         raise RecipeError(
-            f"{folder.path} holds a run already. Add `--resume` to go on with it, or choose "
-            "another folder."
+            f"{folder.path} holds a run already. Add `--resume` to go on with it, `--again` to "
+            "take it away and begin anew, or choose another folder."
         )
     _same_recipe(recipe, build_recipe(str(folder.recipe), {}), folder)
     if folder.finished:
@@ -214,6 +233,7 @@ def _prepare(
     where, faults = newest_whole(folder.checkpoints)
     if where is None:
         return None, [f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."]
+    _same_recipe(recipe, build_recipe(str(where / folder.recipe.name), {}), folder)
     notes = [f"{fault} An older checkpoint is used." for fault in faults]
     return where, [*notes, f"Resuming from {where}."]
 
@@ -280,9 +300,9 @@ def _train(
             if trained is not None:
                 save()
             raise Stopped(
-                f"stopped after step {state.step}, which is kept. Go on with `stiffnet train "
-                f"--resume --out {folder.path}`.",
-                stop.number,
+                f"stopped after step {state.step}, which is kept in {folder.path}. Go on with the "
+                "same command and `--resume`.",
+                stop.agreed,
             )
         rate = learning_rate(recipe, state.step - 1, per_epoch)
         row = _row(state, trained, tested, rate)

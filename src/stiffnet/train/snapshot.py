@@ -12,6 +12,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from stiffnet.errors import CheckpointError
+from stiffnet.network.folder import same_tensors
 from stiffnet.train.checkpoint import Tensors
 from stiffnet.train.loop import Trainee
 from stiffnet.train.ranks import LOST, is_sharded
@@ -48,13 +49,14 @@ def restore(trainee: Trainee, tensors: Tensors, state: State) -> None:
         fill = _fill_shares if is_sharded(trainee.fabric) else _fill
         fill(trainee, tensors)
         if trainee.average is not None:
-            trainee.average.load_state_dict(dict(tensors.average))
+            own = trainee.average.state_dict()
+            trainee.average.load_state_dict(_untied(tensors.average, own))
     except (RuntimeError, KeyError) as error:
         if LOST.search(str(error)):
             raise
+        said = " ".join(str(error).split())[:300]
         raise CheckpointError(
-            f"The checkpoint is of another network: {str(error).splitlines()[0]} "
-            "Give the recipe that it was trained by."
+            f"The checkpoint is of another network: {said} Give the recipe that it was trained by."
         ) from error
     if state.precision:
         trainee.fabric.strategy.precision.load_state_dict(state.precision)
@@ -86,7 +88,7 @@ def _by_parameter(slots: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _fill(trainee: Trainee, tensors: Tensors) -> None:
-    trainee.network.load_state_dict(dict(tensors.weights))
+    trainee.network.load_state_dict(_untied(tensors.weights, trainee.network.state_dict()))
     optimizer = trainee.optimizer.optimizer
     parameters = dict(trainee.network.named_parameters())
     slots = _by_parameter(tensors.optimizer)
@@ -100,6 +102,12 @@ def _fill(trainee: Trainee, tensors: Tensors) -> None:
         if name in slots
     }
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _untied(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Add the other names of tensors that a network has under several, and a file under one."""
+    others = {name: first for name, first in same_tensors(wanted).items() if name not in stored}
+    return {**stored, **{name: stored[first] for name, first in others.items() if first in stored}}
 
 
 def _laid_out(value: Tensor, like: Tensor) -> Tensor:
@@ -117,7 +125,7 @@ def _fill_shares(trainee: Trainee, tensors: Tensors) -> None:
     set_state_dict(
         trainee.network,
         optimizer,
-        model_state_dict=dict(tensors.weights),
+        model_state_dict=dict[str, Any](_untied(tensors.weights, trainee.network.state_dict())),
         optim_state_dict={"state": _by_parameter(tensors.optimizer), "param_groups": told},  # type: ignore[dict-item]
         options=TOGETHER,
     )

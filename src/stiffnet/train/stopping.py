@@ -23,7 +23,8 @@ class Stop:
     """Remembers the first signal; a second one ends the process at once."""
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number = 0  # of the signal; only the handler sets it, since it may come at any moment
+        self.agreed = 0  # what all ranks have heard of
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
