@@ -38,7 +38,8 @@ def test_the_head_is_two_hidden_layers_at_every_pixel():
     for layer in (model.pre_logits.fc1, model.pre_logits.fc2):
         pixels = functional.linear(pixels, layer.weight[:, :, 0, 0], layer.bias).relu()
     expected = functional.linear(pixels.mean((1, 2)), model.head.fc.weight, model.head.fc.bias)
-    torch.testing.assert_close(model.forward_head(last), expected, rtol=RTOL["batch64"], atol=0)
+    given = model.forward_head(last)
+    assert (given - expected).abs().max() <= RTOL["float64"] * expected.abs().max()
 
 
 def test_both_hidden_layers_are_dropped_by_half_unless_told_otherwise():

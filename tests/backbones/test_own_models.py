@@ -20,10 +20,8 @@ SHALLOW = (  # one of each kind
     "acresnet56_cifar",
 )  # fmt: skip
 
-DEEP = ("resnet83", "resnet110", "resnet164", "resnet245")  # differ from the shallow in length only
-EVERY = [
-    pytest.param(name, marks=pytest.mark.slow) if any(deep in name for deep in DEEP) else name
-    for name in OWN_MODELS
+EVERY = [  # the others differ from one of these in length only
+    name if name in SHALLOW else pytest.param(name, marks=pytest.mark.slow) for name in OWN_MODELS
 ]
 
 
@@ -122,7 +120,8 @@ def test_in_float64_a_sample_does_not_see_its_batch(name):
     images = torch.rand(3, 3, 32, 32, dtype=torch.float64)
     together = model(images)
     assert together.dtype == torch.float64
-    torch.testing.assert_close(model(images[:1]), together[:1], rtol=RTOL["batch64"], atol=0)
+    difference = (model(images[:1]) - together[:1]).abs().max()
+    assert difference <= RTOL["batch64"] * together.abs().max()
 
 
 @pytest.mark.parametrize("name", WITHOUT_STEPS)

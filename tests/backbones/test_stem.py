@@ -15,6 +15,7 @@ FITTING = [
     ("shufflenetv2_cifar", 32), ("vit_tiny_cifar", 32), ("vit_tiny_cifar", 96),
     ("vit_tiny_stl", 96), ("acresnet56_cifar", 32), ("resnet50", 224), ("resnet50", 64),
     ("vit_base_patch16_224", 224), ("vit_base_patch16_224", 384), ("torchvision:resnet18", 224),
+    ("vgg11", 64), ("mobilenetv3_small_050", 64),  # single pixels, but none of them padded
 ]  # fmt: skip
 UNFIT = [
     ("resnet50", 32, "resnet50 is made for images of 224 pixels: of 32 pixels it leaves one, "
@@ -53,17 +54,17 @@ def test_a_network_in_hand_is_judged_by_its_parameters(name, ours):
     assert f"Use {ours}, or enlarge the images." in stem_warning(model, 32)
 
 
-def test_too_few_patches_are_counted():
+def test_too_few_patches_are_counted_in_any_precision():
     with torch.device("meta"):
-        model = timm.create_model("vit_tiny_patch16_224", dynamic_img_size=True)
+        model = timm.create_model("vit_tiny_patch16_224", dynamic_img_size=True).bfloat16()
     assert "of 32 pixels it makes no more than 2 × 2 patches. Use vit_tiny" in stem_warning(
         model, 32
     )
     assert stem_warning(model, 64) is None
 
 
-def test_channels_and_precision_are_the_networks_own():
-    model = timm.create_model("resnet18", in_chans=1, num_classes=2).to(torch.bfloat16)
+def test_channels_are_the_networks_own():
+    model = timm.create_model("resnet18", in_chans=1, num_classes=2)
     assert "Use resnet18_small" in stem_warning(model, 32)
 
 

@@ -4,6 +4,7 @@ Commands that are to be killed run in children of a fork server, which has impor
 already: one starts in milliseconds, is a process of its own, and can be sent any signal.
 """
 
+import errno
 import hashlib
 import json
 import multiprocessing
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
 from stiffnet.cli.main import main
 from stiffnet.data.images import ImageSet, Preparation
@@ -44,7 +46,7 @@ SERVER.set_forkserver_preload(
         "typer._adapters",
     ]
 )
-PATIENCE = 120  # seconds after which a child hangs
+PATIENCE = 300  # seconds after which a child hangs, on a busy machine too
 
 SAMPLES, BATCH = 35, 12  # three steps an epoch, and one of them smaller than the others
 STEPS = 3
@@ -87,6 +89,19 @@ def pictures(count: int, seed: int) -> ImageSet:
     return ImageSet("pictures", images, labels.astype(np.int64), ("dark", "grey", "light"))
 
 
+def photographs(folder: Path) -> Path:
+    """Write small files of two classes, so that worker processes have something to read."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 40), ("val", 4)):
+        for name in ("cat", "dog"):
+            place = folder / split / name
+            place.mkdir(parents=True)
+            for number in range(count):
+                picture = rng.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+                Image.fromarray(picture).save(place / f"{number}.png")
+    return folder
+
+
 @dataclass(frozen=True)
 class Diary(ImageSet):
     """Images that write down which of them were drawn: a line for each batch."""
@@ -120,7 +135,7 @@ class Life:
     fault: Fault | None = None
     at: Mapping[int, Callable[[], object]] = field(default_factory=dict)  # to do at the n-th draw
     environ: Mapping[str, str] = field(default_factory=dict)
-    samples: int = SAMPLES
+    pictures: bool = True  # in place of the data that the recipe names
 
     def __post_init__(self) -> None:
         self.place.mkdir(exist_ok=True)
@@ -171,13 +186,15 @@ def warm_up() -> None:
 
 def _live(facts: dict) -> None:
     os.environ.update(facts["environ"])
+    multiprocessing.set_start_method(None, force=True)  # its own children start as everywhere
     torch.set_num_threads(1)
     said = os.open(facts["place"] / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(said, stream.fileno())
-    plain = vars(pictures(facts["samples"], 0))
-    train = Diary(**plain, path=str(facts["place"] / "drawn"), at=facts["at"])
-    build.open_splits = lambda spec: (train, pictures(10, 1))
+    if facts["pictures"]:
+        plain = vars(pictures(SAMPLES, 0))
+        train = Diary(**plain, path=str(facts["place"] / "drawn"), at=facts["at"])
+        build.open_splits = lambda spec: (train, pictures(10, 1))
     if facts["fault"] is not None:
         facts["fault"]()
     sys.exit(main(facts["argv"]))
@@ -278,16 +295,16 @@ def subject(what: int | str | os.PathLike[str]) -> str:
     return re.sub(r"^\.(.*)\.\w+\.tmp$", r"\1", os.path.basename(path))
 
 
-def refuse(operation: str, name: str, error: int, after: int = 0) -> None:
-    """Let an operation on files of this name fail, once it went well `after` times."""
+def at_file(name: str, nth: int, act: Callable[[], object], operation: str = "fsync") -> None:
+    """Do something before an operation on files of this name, from the n-th such time on."""
     seen = 0
 
-    def guarded(real, of, *args, **kwargs):
+    def watched(real, of, *args, **kwargs):
         nonlocal seen
         if of(*args, **kwargs) == name:
             seen += 1
-            if seen > after:
-                raise OSError(error, os.strerror(error))
+            if seen >= nth:
+                act()
         return real(*args, **kwargs)
 
     where, of = {
@@ -295,7 +312,12 @@ def refuse(operation: str, name: str, error: int, after: int = 0) -> None:
         "fsync": (os, subject),
         "replace": (os, lambda source, target: os.path.basename(target)),
     }[operation]
-    setattr(where, operation, partial(guarded, getattr(where, operation), of))
+    setattr(where, operation, partial(watched, getattr(where, operation), of))
+
+
+def full_disk() -> None:
+    """Fail as a write to a full disk does."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def before_test(act: Callable[[], object]) -> None:
@@ -332,13 +354,23 @@ def as_ranks(ranks: int, restarts: int = 0) -> list[dict[str, str]]:
 
 def processes_of(session: int) -> list[int]:
     """Return the living processes of a session."""
+    return _processes(3, session)
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the living children of a process."""
+    return _processes(1, pid)
+
+
+def _processes(column: int, number: int) -> list[int]:
+    """Return those with a number in a column after the name: state, parent, group, session."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, _, _, its = entry.read_text().rpartition(")")[2].split()[:4]
+            facts = entry.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended meanwhile
             continue
-        if int(its) == session and state != "Z":
+        if int(facts[column]) == number and facts[0] != "Z":
             found.append(int(entry.parent.name))
     return found
 

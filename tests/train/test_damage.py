@@ -163,8 +163,9 @@ def test_without_a_checkpoint_a_run_begins_at_step_0_and_says_so(broken_off, run
 
 def put(folder: Path, epoch: int, step: int, best: int = 0) -> Path:
     """Write a small checkpoint after `epoch` whole epochs of ten steps."""
-    state = State(step=step, history=[{}] * epoch)
-    state.best = {"epoch": best, "step": 10 * best} if best else {}
+    rows = [{"epoch": n + 1, "step": 10 * n + 10, "test_top1": 0.5} for n in range(epoch)]
+    state = State(step=step, history=rows)
+    state.best = {"epoch": best, "step": 10 * best, "test_top1": 0.5} if best else {}
     return write_checkpoint(folder, ABOUT, Tensors({"w": torch.ones(1)}, {}, {}), state)
 
 

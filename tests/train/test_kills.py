@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from stiffnet.network.folder import MANIFEST
 from stiffnet.train.checkpoint import (
     State,
     Tensors,
@@ -121,6 +122,16 @@ def test_a_run_that_is_killed_anywhere_ends_with_the_same_bits(tmp_path, undistu
     tell(count)
 
 
+@pytest.mark.parametrize("name", ["recipe.toml", "log.jsonl"])
+def test_a_kill_at_a_file_that_is_written_last_or_first_is_survived(tmp_path, undisturbed, name):
+    out, last = tmp_path / "run", 1 if name == "recipe.toml" else 2
+    fault = partial(faults.at_file, name, last, faults.die)
+    assert begin(EVERYTHING, out, fault=fault).end() == -9
+    assert left_over(out) != []
+    finish(EVERYTHING, out)
+    assert outcome(out) == undisturbed("sgd")[0]
+
+
 @pytest.mark.parametrize(
     "stride", [pytest.param(23, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
@@ -194,29 +205,34 @@ def test_a_kill_during_writing_leaves_the_newest_or_the_one_before(tmp_path, tri
     tell(count)
 
 
-def test_parts_reach_the_disk_before_their_names_and_the_manifest_comes_last(tmp_path, monkeypatch):
-    calls = []
+@pytest.fixture
+def calls(monkeypatch):
+    """Return a list that fills with the calls that order what reaches the disk."""
+    seen = []
 
-    def note(name):
-        real = getattr(os, name)
-
-        def noted(*args):
-            calls.append((name, *(faults.subject(arg) for arg in args)))
-            return real(*args)
-
-        monkeypatch.setattr(os, name, noted)
+    def watched(name, real, *args):
+        seen.append((name, *(faults.subject(arg) for arg in args)))
+        return real(*args)
 
     for name in ("fsync", "replace"):
-        note(name)
+        monkeypatch.setattr(os, name, partial(watched, name, getattr(os, name)))
+    return seen
+
+
+def test_parts_reach_the_disk_before_their_names_and_the_manifest_comes_last(tmp_path, calls):
     path = write_checkpoint(tmp_path, ABOUT, *checkpoint_of(1))
-    parts = [
-        "weights.safetensors", "recipe.toml", "optimizer.safetensors", "state.json",
-        "average.safetensors",
-    ]  # fmt: skip
-    assert sorted(calls[: len(parts)]) == sorted(("fsync", part) for part in parts)
-    assert sorted(calls[len(parts) : 2 * len(parts)]) == sorted(
-        ("replace", part, part) for part in parts
-    )
-    folder = ("fsync", path.name)
-    manifest = [("fsync", "MANIFEST.json"), ("replace", "MANIFEST.json", "MANIFEST.json")]
-    assert calls[2 * len(parts) :] == [folder, *manifest, folder]
+    parts = sorted(part.name for part in path.iterdir())
+    assert len(parts) == 6
+    last = [index for index, call in enumerate(calls) if call == ("fsync", path.name)]
+    for part in parts:
+        content, name = calls.index(("fsync", part)), calls.index(("replace", part, part))
+        assert content < name < last[-1]
+        if part != MANIFEST:
+            assert name < last[0] < calls.index(("fsync", MANIFEST))
+    assert len(calls) >= 2 * len(parts) + 2
+
+
+def test_the_name_of_a_new_folder_reaches_the_disk_too(tmp_path, calls):
+    write_checkpoint(tmp_path / "new", ABOUT, *checkpoint_of(1))
+    assert ("fsync", "new") in calls
+    assert ("fsync", tmp_path.name) in calls

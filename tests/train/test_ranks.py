@@ -1,6 +1,5 @@
 """Two processes for one run: the same weights as one, and one that dies takes nobody's work."""
 
-import errno
 import os
 import random
 import signal
@@ -53,10 +52,12 @@ def together(lives) -> list[list]:
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory):
-    """Return what two ranks come to when nothing happens, and what they draw."""
+    """Return what two ranks come to when nothing happens, what they draw, and how long it takes."""
+    faults.warm_up()
     out = tmp_path_factory.mktemp("clean") / "run"
-    lives = finish_ranks(EVERYTHING, out)
-    return outcome(out), together(lives)
+    began = time.monotonic()
+    lives = finish_ranks(EVERYTHING, out, "--save-every", 1)
+    return outcome(out), together(lives), time.monotonic() - began
 
 
 @pytest.mark.parametrize(
@@ -76,61 +77,49 @@ def test_two_ranks_give_the_weights_of_one_process(tmp_path, precision, toleranc
             assert float(difference) <= tolerance * float(value.abs().max()), key
     one, two = (outcome(tmp_path / name)["log"] for name in ("one", "two"))
     for mine, theirs in zip(one, two, strict=True):
-        assert theirs == pytest.approx(mine, rel=tolerance)
+        assert theirs == pytest.approx(mine, rel=RTOL["batch32"])
 
 
 def test_a_rank_that_is_killed_ends_the_other_and_a_restart_ends_with_the_same_bits(
     tmp_path, clean
 ):
-    expected, stream = clean
+    expected, stream, _ = clean
     out = tmp_path / "run"
     first = begin_ranks(EVERYTHING, out, "--save-every", 1, faulty={1: {"at": {5: faults.die}}})
     assert first[1].end() == -9
     assert first[0].end(SECONDS) not in (0, -9)
     assert kept(out)[-1].endswith(f"-step-{4:09d}")
-    second = finish_ranks(EVERYTHING, out, restarts=1)
+    argv = [word for word in faults.command(EVERYTHING, out) if word != "--resume"]
+    second = [  # as torchrun does it: the same command again
+        Life(argv, tmp_path / f"again-{environ['RANK']}", environ=environ)
+        for environ in faults.as_ranks(2, restarts=1)
+    ]
+    assert end_all(second) == [0, 0]
     assert [life.first_step for life in second] == [4, 0], "the first speaks for both"
     assert together(second) == stream[4:]
     assert outcome(out) == expected
 
 
-def test_a_restart_goes_on_without_being_told_to(tmp_path, clean):
-    out = tmp_path / "run"
-    lives = begin_ranks(EVERYTHING, out, "--save-every", 1, faulty={0: {"at": {3: faults.die}}})
-    assert lives[0].end() == -9
-    assert lives[1].end(SECONDS) not in (0, -9)
-    argv = [word for word in faults.command(EVERYTHING, out) if word != "--resume"]
-    lives = [
-        Life(argv, tmp_path / f"rank-{environ['RANK']}", environ=environ)
-        for environ in faults.as_ranks(2, restarts=1)
-    ]
-    assert end_all(lives) == [0, 0]
-    assert outcome(out) == clean[0]
-
-
 @pytest.mark.parametrize(
-    "trials", [pytest.param(2, id="2 times"), pytest.param(50, marks=pytest.mark.slow)]
+    "trials",
+    [pytest.param(2, id="2 times"), pytest.param(50, id="50 times", marks=pytest.mark.slow)],
 )
-def test_two_ranks_that_are_killed_anywhere_end_with_the_same_bits(tmp_path, clean, trials):
+def test_two_ranks_of_which_one_is_killed_anywhere_end_with_the_same_bits(tmp_path, clean, trials):
     rng, count = random.Random(trials), Counter(trials=trials)
-    began = time.monotonic()
-    finish_ranks(EVERYTHING, tmp_path / "calm", "--save-every", 1)
-    duration = time.monotonic() - began
-    expected, stream = clean
+    expected, stream, duration = clean
     for trial in range(trials):
-        out = tmp_path / str(trial)
+        out, victim = tmp_path / str(trial), rng.randrange(2)
         lives = begin_ranks(EVERYTHING, out, "--save-every", 1)
         time.sleep(rng.uniform(0, duration))
-        victim = rng.randrange(2)
         lives[victim].kill()
-        count["kills"] += lives[victim].process.exitcode == -9
         lives[1 - victim].end(SECONDS)
-        count["during a save"] += bool(left_over(out))
-        steps = [len(life.drawn) for life in lives]
+        count["kills"] += lives[victim].process.exitcode == -9
+        count["of them during a save"] += bool(left_over(out))
+        drawn = [len(life.drawn) for life in lives]
         again = finish_ranks(EVERYTHING, out)
-        first = again[0].first_step
-        assert first <= min(steps) or "finished" in again[0].said
-        assert together(again) == stream[first:] or "finished" in again[0].said
+        first = len(stream) - len(again[0].drawn)
+        assert together(again) == stream[first:]
+        assert first <= min(drawn), "what is not drawn again was drawn by both"
         assert outcome(out) == expected
         count["equal to the undisturbed run"] += 1
     faults.tell(count)
@@ -148,15 +137,14 @@ def test_a_signal_to_one_rank_stops_both_at_the_same_step(tmp_path, clean):
 
 
 @pytest.mark.parametrize("name", ["state.json", "log.jsonl"])
-def test_what_the_first_rank_cannot_write_ends_both(tmp_path, clean, name):
+def test_what_the_first_rank_cannot_write_ends_both(tmp_path, name):
     out = tmp_path / "run"
-    fault = partial(faults.refuse, "fsync", name, errno.ENOSPC, after=int(name == "state.json"))
+    nth = 2 if name == "state.json" else 1
+    fault = partial(faults.at_file, name, nth, faults.full_disk)
     lives = begin_ranks(EVERYTHING, out, faulty={0: {"fault": fault}})
     assert [life.end(SECONDS) for life in lives] == [6, 6]
     for life in lives:
         assert f"{name} could not be written: No space left on device." in life.said
-    finish_ranks(EVERYTHING, out)
-    assert outcome(out) == clean[0]
 
 
 def test_a_file_in_place_of_the_folder_ends_both(tmp_path):
@@ -186,7 +174,8 @@ def test_measuring_on_two_ranks_gives_the_same_numbers_and_writes_once(tmp_path)
     assert two.tns_se == pytest.approx(one.tns_se, rel=RTOL["merge"])
     assert "replace" in (tmp_path / "calls-0").read_text()
     assert not (tmp_path / "calls-1").exists()
-    assert lives[1].said == ""
+    assert "TNS" in lives[0].said
+    assert "TNS" not in lives[1].said
 
 
 SETTINGS = ["epochs=2", "batch_size=255", "image_size=8", "ema_decay=0.9", "clip_norm=1"]

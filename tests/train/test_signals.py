@@ -8,9 +8,7 @@ import time
 from contextlib import contextmanager, suppress
 from functools import partial
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from train import faults
 from train.faults import EVERYTHING, STEPS, begin, finish, kept, outcome, until
@@ -33,8 +31,8 @@ def test_a_signal_ends_the_run_with_its_status_and_loses_no_step(tmp_path, expec
     out = tmp_path / "run"
     life = begin(EVERYTHING, out, at={step: partial(faults.strike, number)})
     assert life.end() == STATUS[number], life.said
-    assert f"stiffnet: stopped after step {step}, which is kept." in life.said
-    assert f"`stiffnet train --resume --out {out}`" in life.said
+    assert f"stiffnet: stopped after step {step}, which is kept in " in life.said
+    assert f"kept in {out}. Go on with the same command and `--resume`." in life.said
     assert "Traceback" not in life.said
     assert len(life.drawn) == step
     assert kept(out)[-1].endswith(f"-step-{step:09d}")
@@ -97,20 +95,6 @@ def test_two_signals_fifty_milliseconds_apart_leave_a_run_that_can_go_on(tmp_pat
     assert outcome(out) == expected
 
 
-@pytest.fixture
-def photographs(tmp_path):
-    """Return a folder of small files, so that worker processes have something to read."""
-    rng = np.random.default_rng(0)
-    for split, count in (("train", 40), ("val", 4)):
-        for name in ("cat", "dog"):
-            folder = tmp_path / "photographs" / split / name
-            folder.mkdir(parents=True)
-            for number in range(count):
-                picture = rng.integers(0, 256, (12, 12, 3), dtype=np.uint8)
-                Image.fromarray(picture).save(folder / f"{number}.png")
-    return tmp_path / "photographs"
-
-
 @contextmanager
 def commands(data, outs):
     """Start a real `stiffnet train` for each folder, with worker processes, in its own session."""
@@ -136,9 +120,10 @@ def commands(data, outs):
             process.communicate()
 
 
-def test_the_real_command_ends_with_its_status_and_leaves_no_process(tmp_path, photographs):
+def test_the_real_command_ends_with_its_status_and_leaves_no_process(tmp_path):
     outs = [tmp_path / number.name for number in STATUS]
-    with commands(photographs, outs) as started:
+    data = faults.photographs(tmp_path / "photographs")
+    with commands(data, outs) as started:
         for number, process, out in zip(STATUS, started, outs, strict=True):
             until((out / "log.jsonl").exists)
             until(lambda session=process.pid: len(faults.processes_of(session)) == 3)

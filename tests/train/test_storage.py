@@ -1,12 +1,14 @@
 """A disk that is full, read-only, taken by another run, or not a folder at all."""
 
-import errno
+import itertools
 import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -41,30 +43,24 @@ def disk(place, *options):
 
 PLACES = ("recipe.toml", "weights.safetensors", "optimizer.safetensors", "average.safetensors",
           "state.json", MANIFEST, "log.jsonl")  # fmt: skip
-SOME = [
-    ("fsync", "optimizer.safetensors", 2),
-    ("replace", MANIFEST, 1),
-    ("mkstemp", "log.jsonl", 1),
-    ("fsync", "weights.safetensors", 4),  # of the final network
-]
-ALL = [
-    (operation, name, after)
-    for operation in ("mkstemp", "fsync", "replace")
-    for name in PLACES
-    for after in range(5)
-    if (operation, name, after) not in SOME
+FAST = {
+    ("fsync", "optimizer.safetensors", 3): (),
+    ("replace", MANIFEST, 2): (),
+    ("mkstemp", "log.jsonl", 2): (),
+    ("fsync", "weights.safetensors", 5): (),  # of the final network
+}
+CASES = [
+    pytest.param(*case, marks=FAST.get(case, pytest.mark.slow))
+    for case in itertools.product(("mkstemp", "fsync", "replace"), PLACES, range(1, 6))
 ]
 
 
-@pytest.mark.parametrize(
-    ("operation", "name", "after"),
-    [*SOME, *(pytest.param(*case, marks=pytest.mark.slow) for case in ALL)],
-)
+@pytest.mark.parametrize(("operation", "name", "nth"), CASES)
 def test_whatever_cannot_be_written_ends_the_run_and_loses_nothing(
-    tmp_path, expected, operation, name, after
+    tmp_path, expected, operation, name, nth
 ):
     out = tmp_path / "run"
-    fault = partial(faults.refuse, operation, name, errno.ENOSPC, after)
+    fault = partial(faults.at_file, name, nth, faults.full_disk, operation)
     life = begin(EVERYTHING, out, fault=fault)
     status = life.end()
     if status == 0:
@@ -165,6 +161,19 @@ def test_a_killed_holder_leaves_no_lock(tmp_path, expected):
     assert "process" in (out / "run.lock").read_text()
     finish(EVERYTHING, out)
     assert outcome(out) == expected
+
+
+def test_a_killed_holder_leaves_no_lock_with_its_workers_either(tmp_path):
+    out, data = tmp_path / "run", faults.photographs(tmp_path / "photographs")
+    recipe = replace(EVERYTHING, data=f"folder:{data}", epochs=1000)
+    first = begin(recipe, out, "--workers", 2, pictures=False)
+    until((out / "log.jsonl").exists)
+    until(lambda: faults.children_of(first.process.pid))
+    first.kill()
+    second = begin(recipe, out, "--workers", 2, pictures=False)
+    until(lambda: "Resuming" in second.said or not second.process.is_alive())
+    second.send(signal.SIGTERM)
+    assert second.end() == 143, second.said
 
 
 def test_a_folder_that_holds_a_run_is_not_begun_anew_by_accident(tmp_path):

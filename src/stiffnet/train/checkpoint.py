@@ -185,8 +185,9 @@ def sweep(folder: Path) -> None:
     for path in _folders(folder):
         if not (path / MANIFEST).exists():
             shutil.rmtree(path, ignore_errors=True)
-    for path in (*folder.parent.glob(".*.tmp"), *folder.glob("*/.*.tmp")):
-        path.unlink(missing_ok=True)
+    for pattern in (".*.tmp", "*/.*.tmp", "*/*/.*.tmp"):  # the run's, its networks', checkpoints'
+        for path in folder.parent.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -226,10 +226,10 @@ def _prepare(
             "take it away and begin anew, or choose another folder."
         )
     _same_recipe(recipe, build_recipe(str(folder.recipe), {}), folder)
+    sweep(folder.checkpoints)
     if folder.finished:
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
         return None, [f"The run in {folder.path} is finished; there is nothing to resume."]
-    sweep(folder.checkpoints)
     where, faults = newest_whole(folder.checkpoints)
     if where is None:
         return None, [f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."]
