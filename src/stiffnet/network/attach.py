@@ -109,11 +109,19 @@ def attach(
         path: _plan(model.get_submodule(path), pairs)
         for path, pairs in _by_block(sockets, gates).items()
     }
-    for socket, gate in zip(sockets, gates, strict=True):
-        block = model.get_submodule(socket.block)
-        block.add_module(socket.child, _like(gate, block, model))
-    for path, plan in plans.items():
-        put(model.get_submodule(path), plan)
+    classes = {path: type(model.get_submodule(path)) for path in plans}
+    try:
+        for socket, gate in zip(sockets, gates, strict=True):
+            block = model.get_submodule(socket.block)
+            block.add_module(socket.child, _like(gate, block, model))
+        for path, plan in plans.items():
+            put(model.get_submodule(path), plan)
+    except BaseException:  # an interrupt too: all or nothing
+        for path, own in classes.items():
+            model.get_submodule(path).__class__ = own
+        for socket in sockets:
+            model.get_submodule(socket.block)._modules.pop(socket.child, None)
+        raise
     return model
 
 

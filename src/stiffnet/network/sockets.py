@@ -194,8 +194,9 @@ def calls_of(
             model(*args, **kwargs)
         except Exception as error:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
+            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             raise StepError(
-                f"{type(model).__name__} cannot be run on inputs of shape {shapes}: {error}. "
+                f"{type(model).__name__} cannot be run on inputs of shape {shapes}: {reason}. "
                 "Give an `example` that the network takes."
             ) from error
     return {path: keeper.calls for path, keeper in keepers.items()}
