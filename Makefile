@@ -26,6 +26,9 @@ lint: install
 
 benchmarks: install
 	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/attention.py
 
 install:
 	@if [ ! -x $(BIN)/python ]; then $(PYTHON) -m venv $(VENV); fi
