@@ -20,15 +20,6 @@ from stiffnet.report.stiffness import StiffnessReport
 COMMAND = [sys.executable, "-m", "stiffnet"]
 
 
-@pytest.fixture(autouse=True)
-def _signals():
-    """`main` takes the signals over, as a command may; a test run wants its own back."""
-    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture
 def folder(tmp_path):
     """A small model folder of ours, for 8-pixel grey digits."""

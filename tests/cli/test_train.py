@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 
 import numpy as np
 import pytest
@@ -11,14 +10,6 @@ from PIL import Image
 from stiffnet.cli.main import main
 
 TINY = ["--set", "epochs=2", "--set", "image_size=8", "--set", "batch_size=16"]
-
-
-@pytest.fixture(autouse=True)
-def _signals():
-    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
