@@ -48,7 +48,7 @@ def measure(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of random weights.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="For report.json and report.html [stiffness/MODEL]."),
+        typer.Option(metavar="DIR", help="For report.json and report.html; else stiffness/MODEL."),
     ] = None,
 ) -> None:
     """Say how stiff every residual step of a network is: a table, a JSON file and a page."""

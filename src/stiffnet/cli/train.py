@@ -25,7 +25,7 @@ class Strategy(StrEnum):
 
 def train(
     model: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help="A timm name, torchvision:NAME, or our folder.")
+        str, typer.Argument(metavar="MODEL", help="A timm name, torchvision:NAME, or our folder.")
     ] = "",
     data: Annotated[
         str,
@@ -44,7 +44,7 @@ def train(
         list[str], typer.Option("--set", metavar="FIELD=VALUE", help="Any field of the recipe.")
     ] = [],  # noqa: B006  # typer copies it
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="For the run [runs/MODEL-FINGERPRINT].")
+        Path | None, typer.Option(metavar="DIR", help="For the run; else runs/MODEL-FINGERPRINT.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     again: Annotated[
