@@ -44,7 +44,7 @@ def timms(layer: type[nn.Module], **options: float) -> Callable[..., nn.Module]:
 THEIRS: dict[str, Callable[..., nn.Module]] = {
     "se": timms(timm.layers.SEModule, rd_ratio=1 / 16, rd_divisor=1),
     "eca": timms(timm.layers.EcaModule),
-    "cbam": timms(timm.layers.CbamModule, rd_ratio=1 / 16, rd_divisor=1),
+    "cbam": timms(timm.layers.get_attn("cbam"), rd_ratio=1 / 16, rd_divisor=1),
 }
 
 
