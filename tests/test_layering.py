@@ -11,7 +11,7 @@ import stiffnet
 SRC = Path(stiffnet.__file__).parent
 ROOMS = (
     "errors", "files", "registry", "trajectory", "stiffness", "attention", "backbones", "data",
-    "network", "report", "measure", "train", "cli", "__main__",
+    "network", "report", "fold", "measure", "stripes", "train", "cli", "__main__",
 )  # fmt: skip
 FILES = [file for file in sorted(SRC.rglob("*.py")) if file != SRC / "__init__.py"]
 FORBIDDEN = {"eval", "exec", "__import__"}

@@ -12,18 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stiffnet.attention import register_attention as register_attention
+    from stiffnet.attention.asr import asr as asr
+    from stiffnet.fold.fold import fold as fold
+    from stiffnet.fold.report import FoldResult as FoldResult
     from stiffnet.measure import measure as measure
     from stiffnet.network.attach import (
+        Attachment as Attachment,
         attach as attach,
         attached as attached,
         detach as detach,
     )
     from stiffnet.network.load import create_model as create_model
+    from stiffnet.network.positions import (
+        Position as Position,
+        register_positions as register_positions,
+    )
     from stiffnet.network.where import top_k as top_k
     from stiffnet.report.stiffness import StiffnessReport as StiffnessReport
+    from stiffnet.report.stripes import StripeReport as StripeReport
     from stiffnet.stiffness.metric import StiffnessMetric as StiffnessMetric
     from stiffnet.stiffness.relate import rank_models as rank_models, relate as relate
     from stiffnet.stiffness.total import tns as tns
+    from stiffnet.stripes.epochs import (
+        first_differences as first_differences,
+        stripes_over_epochs as stripes_over_epochs,
+    )
+    from stiffnet.stripes.growth import growth as growth
+    from stiffnet.stripes.observe import stripes as stripes
+    from stiffnet.train.freeze import freeze_attention as freeze_attention
     from stiffnet.trajectory.record import Trajectory as Trajectory, record as record
     from stiffnet.trajectory.steps import Step as Step, steps as steps
 
@@ -33,20 +49,32 @@ except PackageNotFoundError:  # running from a checkout that was never installed
     __version__ = "0+unknown"
 
 _HOME = {
+    "Attachment": "stiffnet.network.attach",
+    "FoldResult": "stiffnet.fold.report",
+    "Position": "stiffnet.network.positions",
     "Step": "stiffnet.trajectory.steps",
     "StiffnessMetric": "stiffnet.stiffness.metric",
     "StiffnessReport": "stiffnet.report.stiffness",
+    "StripeReport": "stiffnet.report.stripes",
     "Trajectory": "stiffnet.trajectory.record",
+    "asr": "stiffnet.attention.asr",
     "attach": "stiffnet.network.attach",
     "attached": "stiffnet.network.attach",
     "create_model": "stiffnet.network.load",
     "detach": "stiffnet.network.attach",
+    "first_differences": "stiffnet.stripes.epochs",
+    "fold": "stiffnet.fold.fold",
+    "freeze_attention": "stiffnet.train.freeze",
+    "growth": "stiffnet.stripes.growth",
     "measure": "stiffnet.measure",
     "rank_models": "stiffnet.stiffness.relate",
     "record": "stiffnet.trajectory.record",
     "register_attention": "stiffnet.attention",
+    "register_positions": "stiffnet.network.positions",
     "relate": "stiffnet.stiffness.relate",
     "steps": "stiffnet.trajectory.steps",
+    "stripes": "stiffnet.stripes.observe",
+    "stripes_over_epochs": "stiffnet.stripes.epochs",
     "tns": "stiffnet.stiffness.total",
     "top_k": "stiffnet.network.where",
 }

@@ -125,7 +125,7 @@ def test_detaching_nothing_is_an_error():
 
 VGG = of_timm("vgg11_bn", 32, 8)
 POSITIONS = [
-    (of_timm("mobilenetv1_100", 32, 13), "blocks.0.0.bn2.act"),
+    (of_timm("mobilenetv1_100", 32, 26), "blocks.0.0.bn1.act"),
     (of_timm("repvgg_a0", 32, 22), "stem.act"),
     (of_torchvision("shufflenet_v2_x0_5", 32, 16), "stage2.0.branch2.6"),
 ]
@@ -220,7 +220,11 @@ CONV, LINEAR = nn.Conv2d(24, 24, 1), nn.Linear(24, 24)
         ((2, 7, 7, 24), [CONV, LINEAR], -1),
         ((2, 49, 24), [LINEAR], -1),
         ((2, 49, 24), [nn.LayerNorm(24), nn.Linear(49, 49)], -1),  # an MLP over tokens
+        ((2, 49, 24), [nn.Linear(49, 49)], -1),  # the same, and nothing else in the branch
         ((2, 24, 49), [nn.Conv1d(3, 24, 1)], 1),
+        ((2, 24, 24), [nn.Conv1d(3, 24, 1)], 1),
+        ((2, 24, 24), [nn.BatchNorm1d(24), LINEAR], -1),
+        ((2, 24, 24, 24, 24), [nn.ConvTranspose3d(3, 24, 1)], 1),
         ((2, 24, 24, 24), [LINEAR, CONV], 1),
         ((2, 24, 24, 24), [CONV, LINEAR], -1),
         ((2, 24, 7, 7), [CONV, nn.Linear(24, 7)], 1),

@@ -7,6 +7,7 @@ from torch import nn
 
 from stiffnet.attention.base import Attention as Attention
 from stiffnet.attention.cbam import CBAM
+from stiffnet.attention.constant import VECTOR
 from stiffnet.attention.dia import DIA
 from stiffnet.attention.eca import ECA
 from stiffnet.attention.fca import FCA
@@ -68,7 +69,7 @@ def register_attention(name: str, module: type[nn.Module], *, summary: str = "")
     Raises:
         StepError: If the name or the class cannot be used.
     """
-    if name in _OURS:
+    if name in _OURS or name == VECTOR:
         raise StepError(
             f"There is already an attention module called {name!r}; choose another name."
         )

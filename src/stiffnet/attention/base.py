@@ -7,13 +7,21 @@ by a step size that it reads off the rate. It knows tensors only: a rate of shap
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor, nn
 
+from stiffnet.attention.affine import norms_to_affine
 from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.registry import unknown
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+"""What a module may end in; see `Attention.squash`."""
 
 
 class Attention(nn.Module, ABC):
@@ -31,6 +39,8 @@ class Attention(nn.Module, ABC):
         needs_state: It must be called with the state too.
         shares_cell: The steps of a stage share one cell; see `for_stage`.
         replaces_norm: It takes the place of a batch norm and does not sit before the addition.
+        squashes: It ends in `squash`, so that another activation can be chosen for it.
+        activation: What it ends in then, ``"sigmoid"`` unless it is told otherwise.
         descriptor_shape: Shape of one sample's descriptor: what a constant fed to `gate` must have.
         unit: What the gate is multiplied with: 1, or after `start_at_identity` the inverse of its
             first value. A buffer, so that a checkpoint knows how its network started.
@@ -52,20 +62,33 @@ class Attention(nn.Module, ABC):
     needs_state: ClassVar[bool] = False
     shares_cell: ClassVar[bool] = False
     replaces_norm: ClassVar[bool] = False
+    squashes: ClassVar[bool] = False
 
+    activation: str = "sigmoid"
     channels: int
     channel_axis: int
     unit: Tensor
 
     def __new__(cls, *_args: Any, **options: Any) -> Self:
         """Refuse options that the class does not have, before anything is made."""
-        known = inspect.signature(cls.__init__).parameters
-        takes_any = any(option.kind is option.VAR_KEYWORD for option in known.values())
-        for name in options:
-            if name not in known and not takes_any:
-                offered = [option for option in known if option not in ("self", "channels")]
-                raise UnknownNameError(unknown(f"option of {cls.__name__}", name, offered))
+        cls.refuse_unknown(options)
         return super().__new__(cls)
+
+    @classmethod
+    def refuse_unknown(cls, options: Iterable[str]) -> None:
+        """Refuse the names of options that the class does not have."""
+        offered = cls.option_names()
+        for name in options:
+            if offered is not None and name not in (*offered, "channels"):
+                raise UnknownNameError(unknown(f"option of {cls.__name__}", name, offered))
+
+    @classmethod
+    def option_names(cls) -> list[str] | None:
+        """Name the options that the class has; None if it takes any."""
+        known = inspect.signature(cls.__init__).parameters
+        if any(option.kind is option.VAR_KEYWORD for option in known.values()):
+            return None
+        return [option for option in known if option not in ("self", "channels")]
 
     def __init__(self, channels: int, *, channel_axis: int = 1, **rest: Any) -> None:
         name = type(self).__name__
@@ -109,6 +132,34 @@ class Attention(nn.Module, ABC):
     @abstractmethod
     def excite(self, descriptor: Tensor) -> Tensor:
         """Turn descriptors into step sizes, before `unit`: (N, C) unless the module is spatial."""
+
+    @final
+    def squash(self, x: Tensor) -> Tensor:
+        """Apply the activation that the gate ends in."""
+        return ACTIVATIONS[self.activation](x)
+
+    def for_constant(self) -> Self:
+        """Make this fresh module, in place, one that is fed a constant in every pass.
+
+        A norm over the batch would see a single sample; what remains of it is its weight and its
+        shift. A module whose gate differs between positions leaves that part of itself out here,
+        or is refused.
+
+        Raises:
+            StepError: If no constant can stand for what the module reads.
+        """
+        self.refuse_positions()
+        norms_to_affine(self)
+        return self
+
+    @classmethod
+    def refuse_positions(cls) -> None:
+        """Refuse to feed a constant to a module that `for_constant` cannot rid of positions."""
+        if cls.spatial and cls.for_constant is Attention.for_constant:
+            raise StepError(
+                f"{cls.__name__}'s step size differs between positions, so that no constant stands "
+                "for what it reads; choose a module with one step size per channel, such as 'se'."
+            )
 
     def settle(self) -> float:
         """Zero what makes the first gate depend on its input, and return that gate's value.

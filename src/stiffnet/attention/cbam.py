@@ -1,7 +1,7 @@
 """The convolutional block attention module: which channels, then which positions."""
 
 import math
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ class CBAM(Attention):
     reference = "Woo et al., 2018"
     formula = "2C²/16 + C/16 + C + 100"
     spatial = True
+    squashes = True
 
     def __init__(
         self, channels: int, *, reduction: int = 16, bias: bool = True, channel_axis: int = 1
@@ -70,8 +71,8 @@ class CBAM(Attention):
         return torch.stack([rate.mean(positions), rate.amax(positions)], dim=-1)
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """The channels' half: the bottleneck on both vectors, their sum, a sigmoid."""
-        return torch.sigmoid(self.mlp(descriptor.transpose(1, 2)).sum(1))
+        """The channels' half: the bottleneck on both vectors, their sum, the activation."""
+        return self.squash(self.mlp(descriptor.transpose(1, 2)).sum(1))
 
     def locate(self, gated: Tensor) -> Tensor:
         """The positions' half: (N, 1, H, W) from a rate that its channels' half has scaled."""
@@ -87,6 +88,11 @@ class CBAM(Attention):
         """Scale the rate by one half, then by the other."""
         gated = rate * super().step_size(rate, state)
         return gated * self.locate(gated)
+
+    def for_constant(self) -> Self:
+        """Leave the channels' half: the other looks at the map."""
+        del self.conv, self.norm
+        return self
 
     def settle(self) -> float:
         """Silence the bottleneck's second layer; the norm silences the convolution already."""

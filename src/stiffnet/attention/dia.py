@@ -15,6 +15,8 @@ class Cell(nn.Module):
 
     $$i, f, g, o = P(y) + Q(h), \quad c' = \sigma(f) c + \sigma(i) \tanh(g), \quad
       h' = \sigma(o)\,\sigma(c')$$
+
+    The last step, where another activation may stand for the sigmoid of c', is the module's.
     """
 
     def __init__(self, channels: int, hidden: int) -> None:
@@ -23,10 +25,10 @@ class Cell(nn.Module):
         self.from_memory = Bottleneck(channels, hidden, 4 * channels)
 
     def forward(self, y: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Go one step further: new output and new content."""
+        """Go one step further: how far it opens, and its new content."""
         i, f, g, o = (self.from_rate(y) + self.from_memory(h)).chunk(4, dim=-1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.sigmoid(c), c
+        return torch.sigmoid(o), c
 
 
 class Memory:
@@ -56,6 +58,7 @@ class DIA(Attention):
     reference = "Huang et al., 2020"
     formula = "2.5C² + 8.5C a stage"
     shares_cell = True
+    squashes = True
 
     def __init__(self, channels: int, *, reduction: int = 4, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -87,9 +90,10 @@ class DIA(Attention):
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Let the cell go on from where the step before left it."""
-        handed_on: tuple[Tensor, Tensor] = self.cell(descriptor, *self._handed_on(descriptor))
-        self.memory.held = None if self.number == self.steps else handed_on
-        return handed_on[0]
+        opened, content = self.cell(descriptor, *self._handed_on(descriptor))
+        output: Tensor = opened * self.squash(content)
+        self.memory.held = None if self.number == self.steps else (output, content)
+        return output
 
     def _handed_on(self, descriptor: Tensor) -> tuple[Tensor, Tensor]:
         if self.number == 1:

@@ -3,7 +3,6 @@
 import math
 from typing import final
 
-import torch
 from torch import Tensor, nn
 
 from stiffnet.attention.base import Attention
@@ -40,6 +39,7 @@ class ECA(Attention):
     summary = "a short convolution along the pooled channels"
     reference = "Wang et al., 2020"
     formula = "k, the odd number near (log₂C + 1)/2"
+    squashes = True
 
     def __init__(self, channels: int, *, kernel: int | None = None, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -59,8 +59,8 @@ class ECA(Attention):
         return rate.mean(self.positions(rate))
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """Convolution along the channels, then a sigmoid."""
-        return torch.sigmoid(self.conv(descriptor.unsqueeze(1)).squeeze(1))
+        """Convolution along the channels, then the activation."""
+        return self.squash(self.conv(descriptor.unsqueeze(1)).squeeze(1))
 
     def settle(self) -> float:
         """Silence the convolution."""

@@ -64,6 +64,7 @@ class FCA(Attention):
     summary = "two layers on one cosine coefficient a channel"
     reference = "Qin et al., 2021"
     formula = "2C²/16"
+    squashes = True
     needs_map = True
     rows: Tensor
     columns: Tensor
@@ -114,8 +115,8 @@ class FCA(Attention):
         return (grouped @ basis.flatten(1).unsqueeze(2)).flatten(1)
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """Two layers, then a sigmoid."""
-        return torch.sigmoid(self.mlp(descriptor))
+        """Two layers, then the activation."""
+        return self.squash(self.mlp(descriptor))
 
     def settle(self) -> float:
         """Silence the second layer."""

@@ -42,6 +42,7 @@ class IE(Attention):
     summary = "a weight and a shift on the pooled rate"
     reference = "Liang et al., 2020"
     formula = "2C"
+    squashes = True
 
     def __init__(self, channels: int, *, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -57,8 +58,8 @@ class IE(Attention):
         return rate.mean(self.positions(rate))
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """Scale, shift, sigmoid."""
-        return torch.sigmoid(self.affine(descriptor))
+        """Scale, shift, squash."""
+        return self.squash(self.affine(descriptor))
 
     def settle(self) -> float:
         """The published start does not look at the input."""

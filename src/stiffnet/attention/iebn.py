@@ -14,21 +14,16 @@ Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
-@final
-class IEBN(Attention, nn.BatchNorm2d):
-    r"""A batch norm whose weight γ is scaled by the mean of its own input; its shift is not.
+class GatedNorm(Attention, nn.BatchNorm2d):
+    r"""A batch norm whose weight is scaled by a gate a, and whose shift is not.
 
-    $$y = γ a ⊗ \hat{x} + β, \qquad a = \sigma(w ⊗ \mathrm{mean}(x) + b)$$
+    $$y = γ a ⊗ \hat{x} + β$$
 
-    From w = 0 and b = -1. It takes the place of a norm (`from_norm`, undone by `to_norm`), all but
-    those of the shortcuts, and is one: it has the norm's tensors under the norm's state-dict keys,
-    and what is done to batch norms in training is done to it. But no constant scale and shift
-    replaces it, so that whoever folds norms must ask for their exact class.
+    It takes the place of a norm (`from_norm`, undone by `to_norm`), all but those of the shortcuts,
+    and is one: it has the norm's tensors under the norm's state-dict keys, and what is done to
+    batch norms in training is done to it. Whoever folds norms must ask for their exact class.
     """
 
-    summary = "a batch norm whose weight is gated by the pooled input"
-    reference = "Liang et al., 2020"
-    formula = "2C more than the norm it replaces"
     replaces_norm = True
 
     def __init__(
@@ -41,35 +36,19 @@ class IEBN(Attention, nn.BatchNorm2d):
     ) -> None:
         norm: dict[str, Any] = {"num_features": channels, "eps": eps, "momentum": momentum}
         super().__init__(channels, channel_axis=channel_axis, **norm)
-        self.ie = InstanceAffine(channels)
         self.drop: nn.Module = nn.Identity()
         self.act: nn.Module = nn.Identity()
         self._replaced: tuple[Norm, ...] = ()  # in a tuple: not a submodule
 
-    @staticmethod
-    def parameter_count(channels: int) -> int:
-        """2C: the norm's own 2C were there before."""
-        return 2 * channels
-
     @classmethod
-    def from_norm(cls, norm: nn.Module) -> Self:
+    def from_norm(cls, norm: nn.Module, **options: Any) -> Self:
         """Make one out of a batch norm, sharing its tensors; an activation in it stays behind it.
 
         Raises:
             StepError: If `norm` is another kind of norm, or lacks a weight, a shift or statistics.
         """
-        if type(norm) not in (*_PLAIN, BatchNormAct2d):
-            raise StepError(
-                f"IEBN takes the place of a BatchNorm, and this is a {type(norm).__name__}; leave "
-                "it out, or use 'ie' on the steps instead."
-            )
-        assert isinstance(norm, _PLAIN)
-        if not norm.affine or norm.running_mean is None:
-            raise StepError(
-                "IEBN takes the place of a BatchNorm with weight, shift and running statistics, "
-                "and this one lacks some; leave it out, or use 'ie' on the steps instead."
-            )
-        made = cls(norm.num_features, eps=norm.eps, momentum=norm.momentum)
+        norm = whole_norm(norm)
+        made = cls(norm.num_features, eps=norm.eps, momentum=norm.momentum, **options)
         made.to(norm.weight)
         _share(norm, made)
         if isinstance(norm, BatchNormAct2d):
@@ -84,16 +63,8 @@ class IEBN(Attention, nn.BatchNorm2d):
         _share(self, norm)
         return norm.train(self.training)
 
-    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Mean over positions of what comes into the norm."""
-        return rate.mean(self.positions(rate))
-
-    def excite(self, descriptor: Tensor) -> Tensor:
-        """Scale, shift, sigmoid."""
-        return torch.sigmoid(self.ie(descriptor))
-
     def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Normalise, with a weight that depends on the input: β + a (norm(x) - β)."""
+        """Normalise with the weight that the gate has scaled: β + a (norm(x) - β)."""
         gate = self.step_size(rate)
         normed = nn.BatchNorm2d.forward(self, rate)
         shift = self.spread(self.bias, rate)
@@ -102,13 +73,72 @@ class IEBN(Attention, nn.BatchNorm2d):
     def _check_input_dim(self, input: Tensor) -> None:
         """Any number of positions: `check` has looked already."""
 
+    def extra_repr(self) -> str:
+        """Show the norm's own settings."""
+        return str(nn.BatchNorm2d.extra_repr(self))
+
+
+@final
+class IEBN(GatedNorm):
+    r"""A batch norm whose weight γ is scaled by the mean of its own input; its shift is not.
+
+    $$y = γ a ⊗ \hat{x} + β, \qquad a = \sigma(w ⊗ \mathrm{mean}(x) + b)$$
+
+    From w = 0 and b = -1. No constant scale and shift replaces it.
+    """
+
+    summary = "a batch norm whose weight is gated by the pooled input"
+    reference = "Liang et al., 2020"
+    formula = "2C more than the norm it replaces"
+    squashes = True
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        channel_axis: int = 1,
+    ) -> None:
+        super().__init__(channels, eps=eps, momentum=momentum, channel_axis=channel_axis)
+        self.ie = InstanceAffine(channels)
+
+    @staticmethod
+    def parameter_count(channels: int) -> int:
+        """2C: the norm's own 2C were there before."""
+        return 2 * channels
+
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Mean over positions of what comes into the norm."""
+        return rate.mean(self.positions(rate))
+
+    def excite(self, descriptor: Tensor) -> Tensor:
+        """Scale, shift, squash."""
+        return self.squash(self.ie(descriptor))
+
     def settle(self) -> float:
         """The published start does not look at the input."""
         return sigmoid(self.ie.settle())
 
-    def extra_repr(self) -> str:
-        """Show the norm's own settings."""
-        return str(nn.BatchNorm2d.extra_repr(self))
+
+def whole_norm(norm: nn.Module) -> Norm:
+    """Give the norm back if it is a batch norm with weight, shift and running statistics.
+
+    Raises:
+        StepError: If not.
+    """
+    if type(norm) not in (*_PLAIN, BatchNormAct2d):
+        raise StepError(
+            f"IEBN takes the place of a BatchNorm, and this is a {type(norm).__name__}; leave "
+            "it out, or use 'ie' on the steps instead."
+        )
+    assert isinstance(norm, _PLAIN)
+    if not norm.affine or norm.running_mean is None:
+        raise StepError(
+            "IEBN takes the place of a BatchNorm with weight, shift and running statistics, "
+            "and this one lacks some; leave it out, or use 'ie' on the steps instead."
+        )
+    return norm
 
 
 def _share(giver: Norm, taker: Norm) -> None:

@@ -2,7 +2,6 @@
 
 from typing import final
 
-import torch
 from torch import Tensor
 
 from stiffnet.attention.base import Attention
@@ -28,6 +27,7 @@ class SE(Attention):
     summary = "two layers on the pooled rate"
     reference = "Hu, Shen and Sun, 2018"
     formula = "2C²/16 + C/16 + C"
+    squashes = True
 
     def __init__(
         self, channels: int, *, reduction: int = 16, bias: bool = True, channel_axis: int = 1
@@ -49,8 +49,8 @@ class SE(Attention):
         return rate.mean(self.positions(rate))
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """Two layers, then a sigmoid."""
-        return torch.sigmoid(self.mlp(descriptor))
+        """Two layers, then the activation."""
+        return self.squash(self.mlp(descriptor))
 
     def settle(self) -> float:
         """Silence the second layer."""

@@ -29,6 +29,7 @@ class SEM(Attention):
     summary = "product of SE's, ECA's and IE's gates, switched per sample"
     reference = "Zhong et al., 2022"
     formula = "2C²/16 + C/16 + 6C + 3 + k"
+    squashes = True
 
     def __init__(self, channels: int, *, reduction: int = 16, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -52,13 +53,13 @@ class SEM(Attention):
         return rate.mean(self.positions(rate))
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """Three excitations, each weighed before its sigmoid, and their product."""
+        """Three excitations, each weighed before its activation, and their product."""
         first, second, third = torch.sigmoid(self.switch(descriptor)).split(1, dim=-1)
         channels = self.conv(descriptor.unsqueeze(1)).squeeze(1)
         return (
-            torch.sigmoid(first * self.mlp(descriptor))
-            * torch.sigmoid(second * channels)
-            * torch.sigmoid(third * self.affine(descriptor))
+            self.squash(first * self.mlp(descriptor))
+            * self.squash(second * channels)
+            * self.squash(third * self.affine(descriptor))
         )
 
     def settle(self) -> float:

@@ -32,6 +32,7 @@ class SPA(Attention):
     summary = "two layers on 1×1, 2×2 and 4×4 means"
     reference = "Guo et al., 2020"
     formula = "22C²/16"
+    squashes = True
     needs_map = True
 
     def __init__(self, channels: int, *, reduction: int = 16, channel_axis: int = 1) -> None:
@@ -61,8 +62,8 @@ class SPA(Attention):
         return torch.cat(grids, dim=-1)
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """Two layers, then a sigmoid."""
-        return torch.sigmoid(self.mlp(descriptor.flatten(1)))
+        """Two layers, then the activation."""
+        return self.squash(self.mlp(descriptor.flatten(1)))
 
     def settle(self) -> float:
         """Silence the second layer."""

@@ -25,6 +25,7 @@ class SRM(Attention):
     summary = "mean and deviation, two weights a channel, batch norm"
     reference = "Lee, Kim and Nam, 2019"
     formula = "4C"
+    squashes = True
 
     def __init__(self, channels: int, *, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -48,8 +49,8 @@ class SRM(Attention):
         return torch.stack([mean.flatten(1), regular.flatten(1)], dim=-1)
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """Weigh, normalise over the batch, then a sigmoid."""
-        return torch.sigmoid(self.norm((descriptor * self.weight).sum(-1)))
+        """Weigh, normalise over the batch, then the activation."""
+        return self.squash(self.norm((descriptor * self.weight).sum(-1)))
 
     def settle(self) -> float:
         """Zero the weights, as they are from the start, and the norm's shift."""

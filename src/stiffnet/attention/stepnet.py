@@ -36,6 +36,7 @@ class StepNet(Attention):
     summary = "weights on the pooled states before and after, batch norm, IE"
     reference = "Huang et al., 2023"
     formula = "6C"
+    squashes = True
     needs_state = True
 
     def __init__(
@@ -81,8 +82,8 @@ class StepNet(Attention):
         return torch.stack(vectors, dim=-1)
 
     def excite(self, descriptor: Tensor) -> Tensor:
-        """The adaptor, then a sigmoid."""
-        return torch.sigmoid(self.adaptor(descriptor))
+        """The adaptor, then the activation."""
+        return self.squash(self.adaptor(descriptor))
 
     def settle(self) -> float:
         """As the adaptor settles."""

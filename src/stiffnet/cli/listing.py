@@ -39,6 +39,11 @@ def listing(
     width = max(len(name) for name, _ in rows)
     for name, about in rows:
         print(f"{name:{width}}  {about}")
+    if kind is Kind.attention and pattern == "*":
+        print(
+            "\nASR: any of them but sge, fed a learnt constant, so that it can be folded away: "
+            "asr:se or asr:se,depth=2; asr:vector has no module."
+        )
 
 
 def _entries(kind: Kind) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from torch import nn
 from torch._dynamo import OptimizedModule
 
 from stiffnet.attention import ATTENTION, Attention
+from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.network.example import example_for
 from stiffnet.network.gated import Gate, Gated, Input, Output, Plan, put, take_out
@@ -37,7 +38,7 @@ class Attachment:
     name: str
     """Its path."""
     module: str
-    """The name under which it is registered, or else that of its class."""
+    """The name under which it is registered, ``asr:`` before it, or else that of its class."""
     at: str
     """The step or position that it is on; for IEBN, the norm that it replaced."""
     parameters: int
@@ -64,9 +65,9 @@ def attach(
     Args:
         model: Any network; `copy.deepcopy` it first to keep both. Networks without residual steps
             have named positions instead, see `register_positions`.
-        module: A registered name (``"se"``, ``"stepnet"``), or a class or function that makes the
-            module: ``module(channels, **options)``, with ``channel_axis=-1`` where channels come
-            last.
+        module: A registered name (``"se"``, ``"stepnet"``), one that is fed a learnt constant
+            (``asr("se")``, or as text ``"asr:se"``), or a class or function that makes the module:
+            ``module(channels, **options)``, with ``channel_axis=-1`` where channels come last.
         where: ``"all"``, names of steps or patterns as in a shell, a predicate on `Step`, or
             ``top_k(report, k)``. IEBN replaces norms: every batch norm but those of shortcuts, or
             those whose names match, or those in the branches of the steps that are chosen.
@@ -91,7 +92,7 @@ def attach(
     _refuse_wrapped(model, "attach to")
     if start not in STARTS:
         raise UnknownNameError(unknown("start", start, STARTS))
-    maker = _maker(module)
+    maker, options = _maker(module, options)
     args, kwargs = as_arguments(example_for(model) if example is None else example)
     args, kwargs = resized(args, SAMPLES), resized(kwargs, SAMPLES)
     named = positions(model)
@@ -104,7 +105,7 @@ def attach(
         sockets = position_sockets(model, named, args, kwargs, where)
     else:
         sockets = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
-    gates = _gates(sockets, maker, start, options)
+    gates = _gates(model, sockets, maker, start, options)
     plans = {
         path: _plan(model.get_submodule(path), pairs)
         for path, pairs in _by_block(sockets, gates).items()
@@ -113,7 +114,7 @@ def attach(
     try:
         for socket, gate in zip(sockets, gates, strict=True):
             block = model.get_submodule(socket.block)
-            block.add_module(socket.child, _like(gate, block, model))
+            block.add_module(socket.child, gate)
         for path, plan in plans.items():
             put(model.get_submodule(path), plan)
     except BaseException:  # an interrupt too: all or nothing
@@ -174,6 +175,8 @@ def _attached(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
 
 
 def _registered_name(module: nn.Module) -> str:
+    if isinstance(module, ConstantGate):
+        return module.label
     names = (entry.name for entry in ATTENTION if entry.value is type(module))
     return next(names, type(module).__name__)
 
@@ -191,9 +194,18 @@ def _refuse_wrapped(model: nn.Module, verb: str) -> None:
         )
 
 
-def _maker(module: str | Maker) -> Maker:
+def _maker(module: str | Maker, options: dict[str, Any]) -> tuple[Maker, dict[str, Any]]:
+    """Find what makes the gates, and the options that it is still to be given."""
     if isinstance(module, str):
-        return ATTENTION[module].value
+        prefix, _, name = module.partition(":")
+        if prefix == PREFIX:
+            return asr(name, **options), {}
+        return ATTENTION[module].value, options
+    if isinstance(module, Asr) and options:
+        raise StepError(
+            f"{', '.join(sorted(options))} came too late for {_name(module)}; give such options to "
+            "`asr` itself."
+        )
     if isinstance(module, nn.Module):
         raise StepError(
             f"This {type(module).__name__} would be shared by all steps, whatever their widths. "
@@ -204,7 +216,7 @@ def _maker(module: str | Maker) -> Maker:
             f"{module!r} makes no modules. Give a registered name such as 'se', a class, or a "
             "function of the number of channels."
         )
-    return module
+    return module, options
 
 
 def _name(maker: Maker) -> str:
@@ -229,7 +241,11 @@ def _steps(model: nn.Module, args: Any, kwargs: Any, *, needed: bool = True) -> 
 
 
 def _gates(
-    sockets: Sequence[Socket], maker: Maker, start: str, options: Mapping[str, Any]
+    model: nn.Module,
+    sockets: Sequence[Socket],
+    maker: Maker,
+    start: str,
+    options: Mapping[str, Any],
 ) -> list[nn.Module]:
     """Make a gate for each socket, or refuse all of them."""
     groups: dict[Any, list[Socket]] = defaultdict(list)
@@ -241,9 +257,12 @@ def _gates(
     refused: dict[str, str] = {}
     for group in groups.values():
         try:
-            made = _made(group, maker, start, options)
+            made = _made(group, maker, options)
             for socket, gate in zip(group, made, strict=True):
                 _check(gate, socket)
+                _like(gate, model.get_submodule(socket.block), model)
+                if start == "identity":
+                    _start_at_identity(gate, maker)
                 gates[socket.name] = gate
         except StepError as error:
             refused |= {socket.name: str(error) for socket in group}
@@ -253,9 +272,7 @@ def _gates(
     return [gates[socket.name] for socket in sockets]
 
 
-def _made(
-    group: Sequence[Socket], maker: Maker, start: str, options: Mapping[str, Any]
-) -> list[nn.Module]:
+def _made(group: Sequence[Socket], maker: Maker, options: Mapping[str, Any]) -> list[nn.Module]:
     channels, axis = group[0].channels, group[0].axis
     layout: dict[str, int] = {}
     if axis != 1:
@@ -267,20 +284,19 @@ def _made(
         layout = {"channel_axis": axis}
     try:
         if hasattr(maker, "for_stage"):
-            made = maker.for_stage(channels, len(group), **layout, **options)
-        else:
-            made = [maker(channels, **layout, **options) for _ in group]
+            return list(maker.for_stage(channels, len(group), **layout, **options))
+        return [maker(channels, **layout, **options) for _ in group]
     except TypeError as error:
         raise StepError(f"{_name(maker)} cannot be made with these options: {error}") from error
-    if start == "identity":
-        for gate in made:
-            if not isinstance(gate, Attention):
-                raise StepError(
-                    f"{_name(maker)} does not say how it starts as the identity; derive it from "
-                    "`Attention`, or use `start='paper'`."
-                )
-            gate.start_at_identity()
-    return list(made)
+
+
+def _start_at_identity(gate: nn.Module, maker: Maker) -> None:
+    if not isinstance(gate, Attention):
+        raise StepError(
+            f"{_name(maker)} does not say how it starts as the identity; derive it from "
+            "`Attention`, or use `start='paper'`."
+        )
+    gate.start_at_identity()
 
 
 def _check(gate: nn.Module, socket: Socket) -> None:
@@ -321,13 +337,13 @@ def _plan(block: nn.Module, pairs: Sequence[tuple[Socket, nn.Module]]) -> Plan:
     return Output(gates) if first.side == "output" else Input(gates)
 
 
-def _like(gate: nn.Module, block: nn.Module, model: nn.Module) -> nn.Module:
+def _like(gate: nn.Module, block: nn.Module, model: nn.Module) -> None:
     """Bring a gate to the device, precision and mode of its block."""
     tensors = [*block.parameters(), *model.parameters()]
     like = next((p for p in tensors if p.is_floating_point()), None)
     if like is not None:
         gate.to(like.device, like.dtype)
-    return gate.train(block.training)
+    gate.train(block.training)
 
 
 def _norm_maker(

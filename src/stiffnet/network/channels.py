@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from torch import nn
 
 _FIRST = (
-    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d,
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d,
     nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
 )  # fmt: skip
 """Layers that take and give channels along axis 1."""
@@ -15,9 +16,10 @@ def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | N
     """Tell the axis of the channels: 1, -1, or None where it cannot be told.
 
     The widths of the layers that computed the rate say which axes can be the one. Where none can,
-    the rate was put together from narrower ones, which convolutions do along axis 1. Where both
-    can, tokens have their channels last; of a map the other axes are its height and width, and
-    images are mostly square; where that does not help either, its last layer decides.
+    the rate was put together from narrower ones, which convolutions do along axis 1. Tokens have
+    their channels last, also where a linear layer has mixed the tokens, and only convolutions along
+    one axis have them first. Where both can be the axis of a map, the others are its height and
+    width, and images are mostly square; where that does not help either, its last layer decides.
 
     Args:
         shape: Of the rate, batch axis first.
@@ -28,12 +30,14 @@ def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | N
     layers = list(_layers(branch))
     widths = {width for _, width in layers}
     fitting = [axis for axis in (1, -1) if shape[axis] in widths]
+    if len(shape) == 3 and fitting == [1]:
+        return 1 if (1, shape[1]) in layers else -1
+    if len(shape) == 3 and len(fitting) == 2:
+        return 1 if {axis for axis, _ in layers} == {1} else -1
     if not fitting and len(shape) > 3 and {axis for axis, _ in layers} == {1}:
         return 1
     if len(fitting) < 2:
         return fitting[0] if fitting else None
-    if len(shape) == 3:
-        return -1
     first, *between, last = shape[1:]
     if first != last and len(set(between)) == 1:
         if last == between[0]:

@@ -24,6 +24,8 @@ from stiffnet.files import atomic_write, atomic_write_all
 
 MANIFEST = "MANIFEST.json"
 WEIGHTS = "weights.safetensors"
+TRAIN, FOLDED = "train", "folded"  # forms of a network
+ORIGIN = "stiffnet"  # in the metadata of folded weights: JSON with form and `made_by`
 FORMAT = 1
 LARGEST_MANIFEST = 16 * 2**20  # bytes; twenty thousand class names take half a megabyte
 
@@ -63,7 +65,7 @@ def write_folder(
     classes: Sequence[str],
     preparation: Preparation,
     made_by: Mapping[str, Fact],
-    form: str = "train",
+    form: str = TRAIN,
     parts: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write `model` to the folder `path`: the weights first, the manifest last.
@@ -81,7 +83,9 @@ def write_folder(
         classes: Name of each class, in the order of the logits.
         preparation: What the network expects of its images.
         made_by: Where the weights come from: command, data, seed, epochs, accuracy.
-        form: ``"train"``, as the backbone is trained.
+        form: ``"train"``, as the backbone is trained, or ``"folded"``. Folded weights also say so
+            themselves, and what made them, in the metadata of their file; those of a run depend
+            on nothing but their numbers.
         parts: Further files of the folder by name; they are sealed like the weights.
 
     Raises:
@@ -106,12 +110,13 @@ def write_folder(
         "versions": {package: _version(package) for package in ("stiffnet", "torch", "timm")},
     }
     state = model.state_dict() if isinstance(model, nn.Module) else model
-    files = {WEIGHTS: safetensors.torch.save(stored_tensors(state)), **(parts or {})}
-    content["parts"] = {
-        part: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for part, data in files.items()
-    }
     try:
+        packed = safetensors.torch.save(stored_tensors(state), _origin(form, made_by))
+        files = {WEIGHTS: packed, **(parts or {})}
+        content["parts"] = {
+            part: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for part, data in files.items()
+        }
         _interpret(folder, content)  # what we would refuse to read we do not write
         sealed = _text({**content, "seal": _seal(content)})
     except (TypeError, ValueError) as error:
@@ -163,6 +168,13 @@ def stored_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return each tensor of `state` once, on the CPU, none of them overlapping another."""
     own = {name for name, kept in same_tensors(state).items() if name == kept}
     return {name: state[name].detach().cpu().contiguous().clone() for name in sorted(own)}
+
+
+def _origin(form: str, made_by: Mapping[str, Fact]) -> dict[str, str] | None:
+    """Metadata for the weights: a single entry, as safetensors writes several in random order."""
+    if form == TRAIN:
+        return None
+    return {ORIGIN: json.dumps({"form": form, "made_by": dict(made_by)}, allow_nan=False)}
 
 
 def _version(package: str) -> str:

@@ -7,13 +7,18 @@ back undoes it. A gate is a child of the block, and the class knows where its co
 
 import copy
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, fx, nn
 
 from stiffnet.errors import StepError
 from stiffnet.network.tracing import Form, Untraceable, plain_copy, trace
+
+CHILD = "step_size"
+"""Name of a gate among the children of its block; the second step's is ``step_size1``, and a second
+gate on one step ``step_size_2``."""
 
 
 @dataclass(frozen=True)
@@ -182,13 +187,36 @@ def put(block: nn.Module, plan: Plan) -> None:
     block.__class__ = made
 
 
-def take_out(block: nn.Module) -> None:
-    """Give a gated block its own class back, and let its gates go."""
+def take_out(block: nn.Module, children: Collection[str] | None = None) -> None:
+    """Let gates of a block go, all or some; without any it has its own class back.
+
+    Gates that stay are called what they would be if the others had never been there.
+    """
     assert isinstance(block, Gated)
-    gates, original = block.gated_plan.gates, block.gated_class
+    plan, original = block.gated_plan, block.gated_class
+    gone = {gate.child for gate in plan.gates} if children is None else set(children)
+    stay: list[Gate] = []
+    modules: dict[str, Any] = {}
+    for gate in plan.gates:
+        module = block._modules.pop(gate.child)
+        if gate.child not in gone:
+            before = sum(other.nth == gate.nth for other in stay)
+            stay.append(replace(gate, child=gate_name(gate.nth, before)))
+            modules[stay[-1].child] = module
     block.__class__ = original  # type: ignore[assignment]
-    for gate in gates:
-        delattr(block, gate.child)
+    for name, module in modules.items():
+        block.add_module(name, module)
+    if stay:
+        put(block, replace(plan, gates=tuple(stay)))  # type: ignore[type-var]
+
+
+def gate_name(nth: int, there: int) -> str:
+    """Name a gate on the nth step of a block that has some on it already.
+
+    >>> gate_name(0, 0), gate_name(1, 0), gate_name(0, 1)
+    ('step_size', 'step_size1', 'step_size_2')
+    """
+    return CHILD + (str(nth) if nth else "") + (f"_{there + 1}" if there else "")
 
 
 def original_class(block: nn.Module) -> type[nn.Module]:

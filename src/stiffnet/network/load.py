@@ -23,8 +23,10 @@ from stiffnet import backbones
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, UnknownNameError
 from stiffnet.network.attach import attach
-from stiffnet.network.folder import Fact, ModelFolder, read_folder
+from stiffnet.network.deployed import Change
+from stiffnet.network.folder import FOLDED, TRAIN, Fact, ModelFolder, read_folder
 from stiffnet.network.spelling import NONE, read_attention
+from stiffnet.network.structure import read_structure, restructured
 from stiffnet.network.weights import load_weights as load_weights
 from stiffnet.registry import unknown
 
@@ -45,9 +47,10 @@ class LoadedModel:
     name: str
     preparation: Preparation
     classes: tuple[str, ...]  # empty where nobody wrote them down
-    form: str
+    form: str  # "train", as it is trained, or "folded"
     made_by: Mapping[str, Fact]
     options: Mapping[str, Fact]  # that `create_model` built it with
+    changes: tuple[Change, ...] = ()  # how its structure differs from what `create_model` builds
 
 
 def open_model(
@@ -99,7 +102,7 @@ def open_model(
             "image_size": image_size,
             "attention": attention,
         }
-        loaded = LoadedModel(model.eval(), name, preparation, classes, "train", made_by, options)
+        loaded = LoadedModel(model.eval(), name, preparation, classes, TRAIN, made_by, options)
     elif name and (Path(name).is_dir() or os.sep in name or not isinstance(spec, str)):
         loaded = _from_folder(
             read_folder(name), weights=weights, num_classes=num_classes, in_chans=in_chans
@@ -131,8 +134,9 @@ def create_model(
     `image_size` matters to networks that are built for one size, as vision transformers are;
     others take any. `attention` attaches a module to every step, as in ``"se"`` or
     ``"se,reduction=8,where=layer3.*"``: as its authors initialise it, or, with pretrained
-    weights, so that it changes nothing at first. The backbone's own weights are the same with it
-    and without.
+    weights, so that it changes nothing at first. ``"asr:se"`` feeds it a learnt constant, and
+    ``"asr:se+se"`` attaches one module behind the other. The backbone's own weights are the same
+    with it and without.
 
     torch's own random numbers continue afterwards as if nothing had been drawn. Of torchvision,
     the classification models are known; they take three channels, whatever the images have.
@@ -163,14 +167,17 @@ def create_model(
     else:
         model = build(name, num_classes, in_chans, sized, pretrained=False, seed=seed)
     if attention is not None and attention != NONE:
-        module, given = read_attention(attention)
-        options: dict[str, Any] = {"start": "identity" if pretrained else "paper", **given}
-        for name in options.keys() & RESERVED:
-            raise UnknownNameError(
-                f"There is no option of {module!r} called {name!r}; leave it out."
-            )
+        modules = read_attention(attention)
+        for module, options in modules:
+            for name in options.keys() & RESERVED:
+                raise UnknownNameError(
+                    f"There is no option of {module!r} called {name!r}; leave it out."
+                )
+        start = "identity" if pretrained else "paper"
         with _seeded(seed):
-            attach(model, module, **options)
+            for module, options in modules:
+                given: dict[str, Any] = {"start": start, **options}
+                attach(model, module, **given)
     return model
 
 
@@ -317,7 +324,14 @@ def _from_folder(
             f"{folder.path} was written with options that this version does not know: "
             f"{', '.join(strange) or options}. Update stiffnet."
         )
+    if folder.form not in (TRAIN, FOLDED):
+        raise CheckpointError(
+            f"{folder.path} holds a network in the form {folder.form!r}, which this version does "
+            "not know. Update stiffnet."
+        )
+    changes = read_structure(folder) if folder.form == FOLDED else ()
     model = create_model(folder.name, **options)  # type: ignore[arg-type]  # checked just above
+    model = restructured(model, changes, folder)
     if weights is None:
         load_weights(model, folder.weights)
     return LoadedModel(
@@ -328,6 +342,7 @@ def _from_folder(
         folder.form,
         folder.made_by,
         options,
+        changes,
     )
 
 

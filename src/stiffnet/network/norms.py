@@ -93,9 +93,15 @@ def replaced_norms(model: nn.Module) -> list[str]:
     return [path for path, module in model.named_modules() if getattr(module, "_replaced", ())]
 
 
-def put_back(model: nn.Module) -> None:
-    """Exchange modules that took the place of norms for those norms, with today's tensors."""
-    modules: list[Any] = [model.get_submodule(path) for path in replaced_norms(model)]
+def put_back(model: nn.Module, only: type[nn.Module] = nn.Module) -> None:
+    """Exchange modules that took the place of norms for those norms, with today's tensors.
+
+    Args:
+        model: The network.
+        only: Class of the modules that are exchanged.
+    """
+    there = [model.get_submodule(path) for path in replaced_norms(model)]
+    modules: list[Any] = [module for module in there if isinstance(module, only)]
     _exchange(model, {module: module.to_norm() for module in modules})
 
 

@@ -109,9 +109,10 @@ def _in_repvgg(model: nn.Module) -> Iterator[Position]:
 
 
 def _in_mobilenet_v1(model: nn.Module) -> Iterator[Position]:
-    """Between the last norm and the activation of every block."""
+    """Between norm and activation, behind both convolutions of every block."""
     for path, block in model.named_modules():
         if type(block).__name__ == "DepthwiseSeparableConv":
+            yield Position(f"{path}.bn1.act", "input")
             yield Position(f"{path}.bn2.act", "input")
 
 

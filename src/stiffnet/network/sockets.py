@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import StepError
 from stiffnet.network.channels import channel_axis
-from stiffnet.network.gated import Gated
+from stiffnet.network.gated import Gated, gate_name
 from stiffnet.network.positions import Position
 from stiffnet.network.rewrite import Reading, read
 from stiffnet.network.tracing import Call, Untraceable, copied
@@ -18,10 +18,6 @@ from stiffnet.network.where import Where, chosen
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run
-
-CHILD = "step_size"
-"""Name of a gate among the children of its block; the second step's is ``step_size1``, and a second
-gate on one step ``step_size_2``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +109,10 @@ def child_name(block: nn.Module, nth: int) -> str:
     Raises:
         Untraceable: If the block has something else of that name.
     """
-    name = CHILD + (str(nth) if nth else "")
     there = 0
     if isinstance(block, Gated):
         there = sum(gate.nth == nth for gate in block.gated_plan.gates)
-    name += f"_{there + 1}" if there else ""
+    name = gate_name(nth, there)
     if hasattr(block, name):
         raise Untraceable(f"it has something called {name!r} already")
     return name

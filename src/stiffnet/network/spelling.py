@@ -1,4 +1,4 @@
-"""An attention module as text: ``se``, or ``se,reduction=8`` with options."""
+"""Attention as text: ``se``, ``se,reduction=8`` with options, ``asr:se+se`` one after another."""
 
 import math
 import re
@@ -10,28 +10,34 @@ Option = int | float | bool | str
 WORDS: dict[str, bool] = {"true": True, "false": False}
 
 
-def read_attention(text: str) -> tuple[str, dict[str, Option]]:
-    """Split the text into the module's name and its options.
+def read_attention(text: str) -> list[tuple[str, dict[str, Option]]]:
+    """Split the text into modules, in the order in which they are attached, and their options.
+
+    A plus sign joins modules where a letter follows it: ``1e+3`` and ``x_t+1`` are values.
 
     Raises:
-        RecipeError: If an option has no value, or comes twice.
+        RecipeError: If an option has no value, or comes twice, or a module has no name.
 
     Example:
-        >>> read_attention("se,reduction=8")
-        ('se', {'reduction': 8})
+        >>> read_attention("asr:se,depth=2+se,reduction=8")
+        [('asr:se', {'depth': 2}), ('se', {'reduction': 8})]
     """
-    name, *rest = (part.strip() for part in text.split(","))
+    return [_module(part, text) for part in re.split(r"\s*\+\s*(?=[^\W\d])", text)]
+
+
+def _module(part: str, text: str) -> tuple[str, dict[str, Option]]:
+    name, *rest = (piece.strip() for piece in part.split(","))
     options: dict[str, Option] = {}
-    for part in rest:
-        key, sign, value = (piece.strip() for piece in part.partition("="))
+    for given in rest:
+        key, sign, value = (piece.strip() for piece in given.partition("="))
         if not sign or not key or not value or key in options:
             raise RecipeError(
-                f"{part!r} in the attention {text!r} is no option with a value, or comes twice. "
+                f"{given!r} in the attention {text!r} is no option with a value, or comes twice. "
                 "Write it as in `se,reduction=8`."
             )
         options[key] = _value(value)
         if isinstance(options[key], float) and not math.isfinite(options[key]):  # type: ignore[arg-type]
-            raise RecipeError(f"{part!r} in the attention {text!r} is no finite number. Give one.")
+            raise RecipeError(f"{given!r} in the attention {text!r} is no finite number. Give one.")
     return name, options
 
 

@@ -5,6 +5,7 @@ checkpoints are read (the latter as tensors only, after a check of every part's 
 else is refused.
 """
 
+import json
 import os
 import pickle
 import pickletools
@@ -20,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, UnsafeFileError
-from stiffnet.network.folder import same_tensors
+from stiffnet.network.folder import FOLDED, ORIGIN, same_tensors
 
 WRAPPERS = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema")
+STATISTICS = ".running_var"  # of a norm
 GATE = ".step_size"  # in the names of everything that `attach` puts into a network
 PREFIXES = ("module", "_orig_mod")  # what DDP and torch.compile put before every name
 DEEPEST_WRAPPER = 4  # a checkpoint may contain itself
@@ -69,7 +71,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
                 )
                 if names
             )
-            + f". Nothing was loaded; {_hint(missing, unexpected)}."
+            + f". Nothing was loaded; {_hint(missing, unexpected, folded=_is_folded(source))}."
         )
     try:
         model.load_state_dict(complete, strict=True)
@@ -79,13 +81,32 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
         ) from error
 
 
-def _hint(missing: Iterable[str], unexpected: Iterable[str]) -> str:
-    """Say what the file looks like, where its names tell."""
-    if any(GATE in f".{name}" for name in unexpected):
+def _hint(missing: Iterable[str], unexpected: Iterable[str], *, folded: bool) -> str:
+    """Say what the file looks like, where its names tell, or what it says itself."""
+    lacks, adds = ([f".{name}" for name in names] for names in (missing, unexpected))
+    if any(GATE in name for name in adds):
         return "it looks like a network with attention, so give its `attention` too"
-    if any(GATE in f".{name}" for name in missing):
+    if any(GATE in name for name in lacks):
+        if folded:
+            return "it is a folded network, with its attention in it, so leave `attention` out"
         return "it looks like the network without attention, so leave `attention` out"
+    merged = any(name.endswith(STATISTICS) for name in lacks)
+    if folded or (merged and adds and all(name.endswith(".bias") for name in adds)):
+        kind = "is" if folded else "looks like"
+        return f"it {kind} a folded network with merged layers, so open the folder that it is in"
+    if lacks and any(name.endswith(STATISTICS) for name in adds):
+        return "it looks like a network that is not folded, so load it into a fresh one"
     return "give the file of this model, or this model's number of classes and channels"
+
+
+def _is_folded(path: Path) -> bool:
+    """Whether the file says of itself that its network is folded."""
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            said = json.loads((file.metadata() or {}).get(ORIGIN, "{}"))
+    except (safetensors.SafetensorError, ValueError, RecursionError, OSError):
+        return False  # a torch checkpoint, for one
+    return isinstance(said, dict) and said.get("form") == FOLDED
 
 
 def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:

@@ -1,0 +1,304 @@
+"""A network as one file that runs without our code: ONNX, or a program of torch's own.
+
+Both are made for any number of images, and compared with the network before the file is written.
+"""
+
+import contextlib
+import copy
+import io
+import json
+import logging
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.errors import StiffnetError
+from stiffnet.files import atomic_write, check_writable
+from stiffnet.trajectory.graph import tensors_in
+from stiffnet.trajectory.wrappers import plain_run, unwrap
+
+TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-10}
+"""Largest scaled error by dtype. Seven untrained networks, ResNet-164 and a ViT among them, came
+back from onnxruntime within 2e-6 in float32; sixty times that is left for deeper and for trained
+ones. float64 is for programs alone, which run torch's own operations."""
+
+BATCHES = (1, 2, 5)
+"""Numbers of random images on which an export is compared."""
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+LARGEST_ONNX = 2**31 - 2**20  # bytes of weights; protobuf ends at two gigabytes
+ABOUT = "about.json"  # in a program, the facts about it
+
+
+class ExportError(StiffnetError, ValueError):
+    """A network that cannot be written as a file of another format."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, and how far it is from the network that it was made of."""
+
+    path: Path
+    kind: Literal["onnx", "program"]
+    random_error: float
+    """Largest difference of the outputs on random images, over the largest output of its batch."""
+    real_error: float | None
+    """The same on the images that were given; None where there were none."""
+    images: int
+    """That were given."""
+    opset: int | None = None
+    """Version of ONNX's operations."""
+
+
+def export_onnx(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    example: Tensor,
+    *,
+    inputs: Iterable[Tensor] = (),
+    opset: int | None = None,
+    facts: Mapping[str, str] | None = None,
+) -> ExportReport:
+    """Write a network as ONNX, with one input ``images`` of any number of images.
+
+    onnxruntime runs it on random images, in batches of several sizes, and on those that are given;
+    only if it agrees with the network is the file written.
+
+    Args:
+        model: A network in evaluation mode and float32.
+        path: File to write; one that is there is replaced.
+        example: Images that it takes. Only their shape matters; none of them gets into the file.
+        inputs: Batches of real images to compare on.
+        opset: Version of ONNX's operations; None for torch's choice.
+        facts: Text to keep in the file, by name.
+
+    Raises:
+        StiffnetError: If a package is missing.
+        ExportError: If the network cannot be exported, or the export differs from it.
+        StorageError: If the file cannot be written.
+    """
+    require_onnx()
+    _refuse_unready(model, [torch.float32])
+    size = sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
+    if size > LARGEST_ONNX:
+        raise ExportError(
+            f"{type(model).__name__} has {size / 2**30:.1f} GiB of weights, and an ONNX file holds "
+            "at most 2. Write a program of torch's instead."
+        )
+    check_writable(Path(path).parent)
+    own, shape = copy.deepcopy(model).cpu(), tuple(example.shape[1:])
+    program = _traced(own, shape)
+    try:
+        with _quietly():
+            made: Any = torch.onnx.export(
+                program,
+                dynamo=True,
+                dynamic_shapes=({0: "batch"},),
+                input_names=["images"],
+                opset_version=opset,
+                verbose=False,
+            )
+            made.model.metadata_props.update(facts or {})
+            content: bytes = made.model_proto.SerializeToString()
+            run = _onnx_runner(content)
+    except Exception as error:  # torch's, onnxscript's and onnxruntime's, of many classes
+        raise _cannot(model, "as ONNX", error) from error
+    written = int(made.model.opset_imports[""])
+    if opset is not None and written != opset:
+        raise ExportError(
+            f"{type(model).__name__} can be written with opset {written}, and not with {opset}. "
+            "Leave `opset` out, or ask for a version between 18 and torch's newest."
+        )
+    random_error, real_error, images = _compared(own, run, shape, inputs, "ONNX file")
+    made_file = atomic_write(path, content)
+    return ExportReport(made_file, "onnx", random_error, real_error, images, written)
+
+
+def export_program(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    example: Tensor,
+    *,
+    inputs: Iterable[Tensor] = (),
+    facts: Mapping[str, str] | None = None,
+) -> ExportReport:
+    """Write a network as a program of `torch.export`, which `torch.export.load` opens.
+
+    It takes any number of images, and is read back and compared before the file is written. Load
+    such a file only from where you trust it: torch's reader is not made for strangers' files.
+
+    Args:
+        model: A network in evaluation mode.
+        path: File to write, usually ``.pt2``; one that is there is replaced.
+        example: Images that it takes. Only their shape matters; none of them gets into the file.
+        inputs: Batches of real images to compare on.
+        facts: Text to keep in the file, by name.
+
+    Raises:
+        ExportError: If the network cannot be exported, or the export differs from it.
+        StorageError: If the file cannot be written.
+    """
+    _refuse_unready(model, TOLERANCES)
+    check_writable(Path(path).parent)
+    own, shape = copy.deepcopy(model).cpu(), tuple(example.shape[1:])
+    program = _traced(own, shape)
+    stream = io.BytesIO()
+    about = {ABOUT: json.dumps(dict(facts or {}), indent=2)}
+    try:
+        with _quietly():
+            torch.export.save(program, stream, extra_files=about)
+            stream.seek(0)
+            run = torch.export.load(stream).module()
+    except Exception as error:  # of many classes
+        raise _cannot(model, "as a program", error) from error
+    random_error, real_error, images = _compared(own, run, shape, inputs, "program")
+    written = atomic_write(path, stream.getvalue())
+    return ExportReport(written, "program", random_error, real_error, images)
+
+
+def require_onnx() -> None:
+    """See that ONNX files can be made and checked, before long work that ends in one.
+
+    Raises:
+        StiffnetError: If a package is missing.
+    """
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise StiffnetError(
+            f"ONNX files need {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'}"
+            " not installed. Install with `pip install 'stiffnet[onnx]'`."
+        )
+
+
+def _refuse_unready(model: nn.Module, dtypes: Iterable[torch.dtype]) -> None:
+    name = type(model).__name__
+    if unwrap(model) is not model:
+        raise ExportError(f"This {name} is wrapped or compiled. Export the network inside it.")
+    training = next((path for path, module in model.named_modules() if module.training), None)
+    if training is not None:
+        where = f"its {training!r}" if training else "it"
+        raise ExportError(
+            f"{name} is not ready to be exported: {where} is in training mode. "
+            "Call `model.eval()` first."
+        )
+    allowed = set(dtypes)
+    strange = {p.dtype for p in model.parameters() if p.is_floating_point()} - allowed
+    if strange:
+        found, known = (
+            " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in group))
+            for group in (strange, allowed)
+        )
+        raise ExportError(
+            f"{name} has weights in {found}, and only {known} can be compared here. "
+            "Call `model.float()` first."
+        )
+
+
+def _traced(model: nn.Module, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
+    """Read the network for any number of images of one shape."""
+    example = next(_random(model, shape, [2]))
+    any_number = torch.export.Dim("batch", min=1)
+    try:
+        with _quietly(), plain_run(model):
+            return torch.export.export(model, (example,), dynamic_shapes=({0: any_number},))
+    except Exception as error:  # torch's, or whatever the network's own code raises
+        raise _cannot(model, "for any number of images", error) from error
+
+
+def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
+    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")]
+    said = next((line for line in lines if "Constraints violated" not in line), "")
+    return ExportError(
+        f"{type(model).__name__} cannot be exported {how}: "
+        f"{(said or type(error).__name__).rstrip('.')}. Its code must not depend on the values or "
+        "the number of the images."
+    )
+
+
+def _onnx_runner(content: bytes) -> Callable[[Tensor], list[Tensor]]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # fatal only; it raises the others too
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def run(batch: Tensor) -> list[Tensor]:
+        return [torch.from_numpy(found) for found in session.run(None, {"images": batch.numpy()})]
+
+    return run
+
+
+def _random(model: nn.Module, shape: tuple[int, ...], sizes: Iterable[int]) -> Iterator[Tensor]:
+    """Make images as a preparation gives them, around 0 with deviation 1."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    chance = torch.Generator().manual_seed(0)
+    for size in sizes:
+        yield torch.randn(size, *shape, generator=chance, dtype=dtype)
+
+
+def _compared(
+    model: nn.Module,
+    run: Callable[[Tensor], Any],
+    shape: tuple[int, ...],
+    inputs: Iterable[Tensor],
+    what: str,
+) -> tuple[float, float | None, int]:
+    """Return the errors on random and on real images, and the number of the latter."""
+    random_error, _ = _worst(model, run, _random(model, shape, BATCHES), what)
+    real_error, images = _worst(model, run, inputs, what)
+    return random_error, real_error if images else None, images
+
+
+def _worst(
+    model: nn.Module, run: Callable[[Tensor], Any], batches: Iterable[Tensor], what: str
+) -> tuple[float, int]:
+    worst, images = 0.0, 0
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    for given in batches:
+        batch = given.detach().to("cpu", dtype).contiguous()
+        with plain_run(model), _quietly():
+            expected = list(tensors_in(model(batch)))
+            try:
+                result = list(tensors_in(run(batch)))
+            except Exception as error:  # of the runtime
+                raise _cannot(model, f"for {len(batch)} images", error) from error
+        off = _scaled_error(expected, result)
+        if not off <= TOLERANCES[dtype]:
+            raise ExportError(
+                f"The {what} of {type(model).__name__} differs from it by {off:.1e} of the "
+                f"largest output, on {len(batch)} images. Nothing was written; please report it."
+            )
+        worst, images = max(worst, off), images + len(batch)
+    return worst, images
+
+
+def _scaled_error(expected: list[Tensor], result: list[Tensor]) -> float:
+    if not expected or [t.shape for t in expected] != [t.shape for t in result]:
+        return math.inf
+    errors = []
+    for one, other in zip(expected, result, strict=True):
+        largest = float(one.double().abs().max())
+        difference = float((one.double() - other.double()).abs().max())
+        errors.append(difference / largest if largest else difference)
+    return math.nan if any(map(math.isnan, errors)) else max(errors)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep what exporters print, log and warn of from the user; errors still come through."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

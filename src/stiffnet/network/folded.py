@@ -1,0 +1,96 @@
+"""A folded network in a folder of its own: what it is now, and what it was made of."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch import nn
+
+from stiffnet.attention.asr import PREFIX
+from stiffnet.errors import FoldError
+from stiffnet.network.deployed import Change, changed
+from stiffnet.network.folder import FOLDED, Fact, write_folder
+from stiffnet.network.load import LoadedModel, create_model
+from stiffnet.network.spelling import NONE, Option, read_attention
+from stiffnet.network.structure import STRUCTURE, structure_part
+
+
+def write_folded(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    changes: Sequence[Change],
+    *,
+    source: LoadedModel,
+    made_by: Mapping[str, Fact],
+) -> Path:
+    """Write a folded network to a folder that `open_model` takes.
+
+    Args:
+        path: Folder to write to.
+        model: The folded network.
+        changes: Of its structure, as the fold's report lists them.
+        source: The network that was folded, as it was opened.
+        made_by: What folded it, besides what is known of the source.
+
+    Raises:
+        FoldError: If a network of that name could not be given its weights again.
+        CheckpointError: If something given cannot be written down.
+        StorageError: If a file cannot be written.
+    """
+    options, folded = dict(source.options), None
+    if isinstance(text := options.get("attention"), str):
+        options["attention"], folded = split_attention(text)
+    every = (*source.changes, *changes)
+    _prove(model, every, source.name, options)
+    facts = {**source.made_by, **({"attention": folded} if folded else {}), **made_by}
+    return write_folder(
+        path,
+        model,
+        name=source.name,
+        options=options,
+        classes=source.classes,
+        preparation=source.preparation,
+        made_by=facts,
+        form=FOLDED,
+        parts={STRUCTURE: structure_part(every)},
+    )
+
+
+def split_attention(text: str) -> tuple[str | None, str | None]:
+    """Return what stays of an attention when it is folded, and what does not.
+
+    >>> split_attention("asr:se,depth=2+se,reduction=8")
+    ('se,reduction=8', 'asr:se,depth=2')
+    """
+    if text == NONE:
+        return None, None
+    parts = [(name.startswith(f"{PREFIX}:"), name, given) for name, given in read_attention(text)]
+    stays, folded = (
+        "+".join(_written(name, given) for constant, name, given in parts if constant is wanted)
+        for wanted in (False, True)
+    )
+    return stays or None, folded or None
+
+
+def _written(name: str, options: Mapping[str, Option]) -> str:
+    values = {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in options.items()}
+    return ",".join([name, *(f"{key}={value}" for key, value in values.items())])
+
+
+def _prove(
+    model: nn.Module, changes: Sequence[Change], name: str, options: Mapping[str, Fact]
+) -> None:
+    """See that the weights would find their places again, before any is written."""
+    fresh = changed(create_model(name, **options), changes)  # type: ignore[arg-type]  # as opened
+    wanted, given = (
+        {key: tuple(value.shape) for key, value in network.state_dict().items()}
+        for network in (fresh, model)
+    )
+    strange = sorted(
+        key for key in wanted.keys() | given.keys() if wanted.get(key) != given.get(key)
+    )
+    if strange:
+        raise FoldError(
+            f"The folded network is no {name} that could be built again: {', '.join(strange[:3])} "
+            f"and {len(strange)} in all differ. Nothing was written; please report it."
+        )

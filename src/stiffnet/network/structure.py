@@ -1,0 +1,103 @@
+"""How the structure of a folded network differs from its backbone's, as a part of its folder."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from torch import nn
+
+from stiffnet.errors import CorruptFileError, StorageError
+from stiffnet.network.deployed import NORMS, Change, changed, with_branches
+from stiffnet.network.folder import ModelFolder
+
+STRUCTURE = "structure.json"
+LARGEST = 16 * 2**20  # bytes; a change takes a hundred
+
+
+def structure_part(changes: Sequence[Change]) -> bytes:
+    """Write changes down, in the order in which they were made."""
+    return (json.dumps([asdict(change) for change in changes], indent=1) + "\n").encode()
+
+
+def read_structure(folder: ModelFolder) -> tuple[Change, ...]:
+    """Return the changes that a verified folder lists; none if it has no such part.
+
+    Raises:
+        CorruptFileError: If the part is not what `structure_part` writes.
+        StorageError: If it cannot be read.
+    """
+    if STRUCTURE not in folder.parts:
+        return ()
+    path = folder.path / STRUCTURE
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be read: {error.strerror or error}. Check the disk."
+        ) from error
+    try:
+        content = json.loads(raw[:LARGEST])
+    except (ValueError, RecursionError) as error:
+        raise _strange(folder, "it is no JSON") from error
+    if not isinstance(content, list):
+        raise _strange(folder, "it is no list of changes")
+    return tuple(_change(folder, entry) for entry in content)
+
+
+def restructured(model: nn.Module, changes: Sequence[Change], folder: ModelFolder) -> nn.Module:
+    """Give a fresh backbone the structure of a folder's network.
+
+    Every change is held against the network before it is made: a folder can only ask for what
+    folding could have done.
+
+    Raises:
+        CorruptFileError: If a change cannot have been made to this network.
+    """
+    for change in changes:
+        _check(model, change, folder)
+        try:
+            model = changed(model, [change])
+        except Exception as error:  # the module's own code too
+            raise _strange(folder, f"{change.path!r} cannot be changed so") from error
+    return model
+
+
+def _change(folder: ModelFolder, entry: Any) -> Change:
+    keys = {"kind", "path", "into"}
+    if not isinstance(entry, dict) or entry.keys() != keys:
+        raise _strange(folder, "a change in it does not have a kind, a path and an into alone")
+    kind, path, into = entry["kind"], entry["path"], entry["into"]
+    if kind not in ("branches", "norm") or not isinstance(path, str) or not isinstance(into, str):
+        raise _strange(folder, f"a change in it is of an unknown kind, {str(kind)[:40]!r}")
+    if bool(into) != (kind == "norm"):
+        raise _strange(folder, f"only norms go into something, and {path[:80]!r} is told otherwise")
+    return Change(kind, path, into)
+
+
+def _check(model: nn.Module, change: Change, folder: ModelFolder) -> None:
+    modules = dict(model.named_modules())
+    for path in (change.path, change.into):
+        if path not in modules:
+            name = type(model).__name__
+            raise _strange(folder, f"it changes {path[:80]!r}, which {name} does not have")
+    if change.kind == "branches" and change.path not in set(with_branches(model)):
+        raise _strange(folder, f"{change.path!r} has no branches to join")
+    if change.kind == "norm" and type(modules[change.path]) not in NORMS:
+        raise _strange(folder, f"{change.path!r} is no norm that could be merged")
+    if change.kind == "norm" and not _is_layer(modules[change.into]):
+        raise _strange(folder, f"{change.into!r} is no layer that a norm could be merged into")
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """Whether it is a convolution or a linear layer, or a module that is built like one."""
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", module)
+    return isinstance(weight, nn.Parameter) and weight.ndim > 1 and bias is not module
+
+
+def _strange(folder: ModelFolder, why: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"{folder.path / STRUCTURE} is not what was written for a {folder.name}: {why}. Fold the "
+        "network again, or use the versions of stiffnet and timm that wrote it."
+    )
