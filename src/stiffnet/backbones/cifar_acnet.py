@@ -10,9 +10,12 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from stiffnet.backbones.cifar_resnet import Block, CifarResNet, projection
 from stiffnet.backbones.small_images import register
+from stiffnet.errors import FoldError
 
 SHARE = 1 / 3  # initial weight of each branch's norm, as the authors have it on CIFAR
 BRANCHES = ("square", "vertical", "horizontal")
@@ -35,6 +38,24 @@ class AsymmetricConv(nn.Module):
         """Sum the branches."""
         total: Tensor = self.square(x) + self.vertical(x) + self.horizontal(x)
         return total
+
+    def fuse(self) -> nn.Conv2d:
+        """Return the one convolution that this is in evaluation (timm's convention)."""
+        if self.training:
+            raise FoldError(
+                "An AsymmetricConv in training is no single convolution: its norms use the batch. "
+                "Call `eval()` first."
+            )
+        joined = (fuse_conv_bn_eval(*getattr(self, name)) for name in BRANCHES)
+        made: nn.Conv2d = next(joined)
+        others = list(joined)
+        assert made.bias is not None
+        with torch.no_grad():
+            for conv in others:
+                rows, columns = (kernel // 2 for kernel in conv.kernel_size)
+                made.weight += F.pad(conv.weight, (1 - columns, 1 - columns, 1 - rows, 1 - rows))
+                made.bias += conv.bias
+        return made
 
 
 def _branch(inputs: int, outputs: int, kernel: tuple[int, int], stride: int) -> nn.Sequential:

@@ -1,0 +1,201 @@
+"""Which operations can hold a factor per channel in their weights, and how it is multiplied in.
+
+Written for functions and not for module classes: a layer is whatever calls `conv2d` with one of the
+network's own parameters, in timm, torchvision or a user's code.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torchvision.ops import FrozenBatchNorm2d
+
+from stiffnet.fold.reading import Op, Reading, Refusal
+from stiffnet.trajectory.graph import Node
+
+
+@dataclass(frozen=True, eq=False)
+class Holder:
+    """One tensor of the network that takes factors, and how it is laid out for them."""
+
+    tensor: Tensor
+    name: str
+    view: tuple[int, ...]
+    """Shape in which the tensor is seen."""
+    units: tuple[int, ...]
+    """Shape in which the factors are seen, so that they broadcast over it."""
+
+    def scale(self, factor: Tensor) -> None:
+        """Multiply the factors in, in place; the tensor stays the object that it is."""
+        seen = self.tensor.detach().double().reshape(self.view)
+        scaled = seen * factor.reshape(self.units)
+        with torch.no_grad():
+            self.tensor.copy_(scaled.reshape(self.tensor.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """An operation whose output can be scaled, unit by unit, by scaling its weights."""
+
+    node: Node
+    """Its output."""
+    layout: tuple[int, ...]
+    """Shape in which the units broadcast over the output, from the last axis backwards."""
+    holders: tuple[Holder, ...]
+
+    @property
+    def units(self) -> int:
+        """How many numbers the output can be scaled by."""
+        return math.prod(self.layout)
+
+    @property
+    def name(self) -> str:
+        """What is changed, for people."""
+        first = self.holders[0].name
+        return first.rpartition(".")[0] if first.endswith("weight") else first
+
+
+_COMPUTED = "its {} is computed anew in every pass (parametrised or standardised)"
+
+
+def _own(reading: Reading, tensor: Any, what: str) -> str:
+    """Name of a tensor that is the network's own, has one name and is used once."""
+    names = reading.names.get(id(tensor), []) if isinstance(tensor, Tensor) else []
+    if not names:
+        raise Refusal(_COMPUTED.format(what))
+    if len(names) > 1:
+        raise Refusal(f"its {what} is tied: {' and '.join(map(repr, names))} are one tensor")
+    if reading.uses[id(tensor)] > 1:
+        raise Refusal(f"{names[0]!r} is used {reading.uses[id(tensor)]} times in one pass")
+    return names[0]
+
+
+def _per_channel(
+    reading: Reading, op: Op, weight: Tensor, bias: Any, *, axis: int, behind: int, groups: int = 1
+) -> Layer:
+    """A layer with one unit a channel; its weight has the channels along `axis`.
+
+    Args:
+        reading: The pass.
+        op: The operation.
+        weight: Its weight.
+        bias: Its bias, or None.
+        axis: Of the channels in the weight.
+        behind: How many axes come behind the channels in the output.
+        groups: Into which the first axis of the weight is cut (of transposed convolutions).
+    """
+    shape = tuple(weight.shape)
+    channels = shape[axis] * groups
+    view, units = shape, [1] * len(shape)
+    units[axis] = channels
+    if groups > 1:
+        view = (groups, shape[0] // groups, *shape[1:])
+        units = [groups, *units]
+        units[axis + 1] = shape[axis]
+    holders = [Holder(weight, _own(reading, weight, "weight"), view, tuple(units))]
+    if bias is not None:
+        holders.append(Holder(bias, _own(reading, bias, "bias"), tuple(bias.shape), (channels,)))
+    return Layer(op.node, (channels, *[1] * behind), tuple(holders))
+
+
+def _weight(op: Op, position: int, name: str = "weight") -> Tensor:
+    """Return the weight that an operation was given, if it is one at all."""
+    weight = op.given(position, name)
+    if weight is None:
+        raise Refusal("it has no weight that could hold a factor")
+    if not isinstance(weight, Tensor):
+        raise Refusal(_COMPUTED.format("weight"))
+    return weight
+
+
+def _convolution(reading: Reading, op: Op) -> Layer:
+    weight, bias = _weight(op, 1), op.given(2, "bias")
+    return _per_channel(reading, op, weight, bias, axis=0, behind=weight.ndim - 2)
+
+
+def _transposed(reading: Reading, op: Op) -> Layer:
+    weight, bias, groups = _weight(op, 1), op.given(2, "bias"), op.given(6, "groups", 1)
+    return _per_channel(
+        reading, op, weight, bias, axis=1, behind=weight.ndim - 2, groups=int(groups)
+    )
+
+
+def _linear(reading: Reading, op: Op) -> Layer:
+    weight, bias = _weight(op, 1), op.given(2, "bias")
+    return _per_channel(reading, op, weight, bias, axis=0, behind=0)
+
+
+def _norm(weight_at: int) -> Callable[[Reading, Op], Layer]:
+    def layer(reading: Reading, op: Op) -> Layer:
+        weight, bias = _weight(op, weight_at), op.given(weight_at + 1, "bias")
+        if op.name == "batch_norm" and op.given(1, "running_mean") is None:
+            raise Refusal("it has no running statistics, so that images depend on their batch")
+        behind = len(op.node.shape) - 2
+        return _per_channel(reading, op, weight, bias, axis=0, behind=behind)
+
+    return layer
+
+
+def _over_last_axes(bias_at: int | None) -> Callable[[Reading, Op], Layer]:
+    def layer(reading: Reading, op: Op) -> Layer:
+        weight = _weight(op, 2)
+        shape = tuple(weight.shape)
+        holders = [Holder(weight, _own(reading, weight, "weight"), shape, shape)]
+        bias = None if bias_at is None else op.given(bias_at, "bias")
+        if bias is not None:
+            holders.append(Holder(bias, _own(reading, bias, "bias"), shape, shape))
+        return Layer(op.node, shape, tuple(holders))
+
+    return layer
+
+
+def _attention(weight_at: int, names: Sequence[str]) -> Callable[[Reading, Op], Layer]:
+    def layer(reading: Reading, op: Op) -> Layer:
+        if op.result != 0:
+            raise Refusal("these are attention weights, not what the attention gives")
+        weight, bias = _weight(op, weight_at, names[0]), op.given(weight_at + 1, names[1])
+        return _per_channel(reading, op, weight, bias, axis=0, behind=0)
+
+    return layer
+
+
+LAYERS: dict[str, Callable[[Reading, Op], Layer]] = {
+    "conv1d": _convolution,
+    "conv2d": _convolution,
+    "conv3d": _convolution,
+    "conv_transpose1d": _transposed,
+    "conv_transpose2d": _transposed,
+    "conv_transpose3d": _transposed,
+    "linear": _linear,
+    "batch_norm": _norm(3),
+    "instance_norm": _norm(3),
+    "group_norm": _norm(2),
+    "layer_norm": _over_last_axes(3),
+    "rms_norm": _over_last_axes(None),
+    "multi_head_attention_forward": _attention(11, ("out_proj_weight", "out_proj_bias")),
+}
+"""The operations that hold a factor, by the names of their functions."""
+
+
+def frozen_norm(reading: Reading, node: Node, norm: FrozenBatchNorm2d) -> Layer:
+    """A batch norm of buffers, as torchvision has it, whose code hides that it is one."""
+    shape = tuple(norm.weight.shape)
+    holders = [
+        Holder(tensor, _own(reading, tensor, what), shape, shape)
+        for tensor, what in ((norm.weight, "weight"), (norm.bias, "bias"))
+    ]
+    return Layer(node, (*shape, 1, 1), tuple(holders))
+
+
+def parameter_layer(reading: Reading, op: Op, tensor: nn.Parameter) -> Layer:
+    """A parameter that is multiplied with a value (LayerScale) or added to it."""
+    shape = tuple(tensor.shape)
+    return Layer(op.node, shape, (Holder(tensor, _own(reading, tensor, "factor"), shape, shape),))
+
+
+def is_parameter(value: object, reading: Reading) -> TypeGuard[nn.Parameter]:
+    """Whether a value is one of the network's parameters, with more than one number."""
+    return isinstance(value, nn.Parameter) and id(value) in reading.names and value.numel() > 1

@@ -1,0 +1,391 @@
+"""From a value back to the layers that made it, through whatever commutes with a factor a channel.
+
+That an operation commutes is not read off its name alone: the operations between a layer and the
+value are run again, on random numbers with and without random factors, and must give the same
+factors back. So reshapes, windows, rolls, crops and pools need no rules of their own.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torchvision.ops import FrozenBatchNorm2d
+
+from stiffnet.fold.algebra import LAYERS, Layer, frozen_norm, is_parameter, parameter_layer
+from stiffnet.fold.reading import Op, Reading, Refusal
+from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, Frame, Node
+
+CASTS = frozenset((
+    "to", "type", "type_as", "float", "half", "bfloat16", "double", "cpu", "cuda", "detach",
+    "clone", "contiguous", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
+    "alpha_dropout", "feature_alpha_dropout",
+))  # fmt: skip
+"""Functions that change no number, in evaluation."""
+
+SELECTIONS = frozenset((
+    "__getitem__", "narrow", "select", "index_select", "chunk", "split", "tensor_split", "unbind",
+))  # fmt: skip
+
+MOVES = SELECTIONS | SAME_VALUES | frozenset((
+    "roll", "flip", "rot90", "pad", "constant_pad_nd", "interpolate", "upsample", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "mean", "sum", "neg", "neg_", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+    "native_channel_shuffle", "__get__", "swapdims", "moveaxis", "unfold", "fold", "atleast_1d",
+))  # fmt: skip
+"""Linear functions of their first argument."""
+
+ONE_SIDED = frozenset((
+    "relu", "relu_", "leaky_relu", "leaky_relu_", "prelu", "threshold", "max_pool1d", "max_pool2d",
+    "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "amax",
+))  # fmt: skip
+"""Functions that commute with a factor that is not negative."""
+
+PRODUCTS = frozenset(("mul", "mul_", "div", "div_", "true_divide", "matmul", "bmm", "einsum"))
+JOINS = frozenset(("cat", "concat", "concatenate", "stack"))
+
+MOST = 256
+"""Ways to one value: sums of sums of shared values multiply them."""
+
+CLOSE = 1e-9
+"""Of factors that come back through float64 operations, against those that were put in: far above
+rounding, far below the distance of two random factors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Through:
+    """One operation on the way from a layer to a value."""
+
+    op: Op
+    source: Node
+    """The value that the way goes through."""
+    alone: bool
+    """Other values that the operation is given are zero for this way: it adds or joins."""
+
+
+Use = tuple[Node, Node | Frame]
+"""A value, and one thing that it goes into."""
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A layer, and the operations that lead from its output to a value."""
+
+    layer: Layer
+    path: tuple[Through, ...]
+    uses: tuple[Use, ...]
+    """Every value on the way, and where the way goes on from it."""
+
+    @property
+    def one_sided(self) -> list[str]:
+        """The functions on it that need factors that are not negative."""
+        return [step.op.name for step in self.path if step.op.name in ONE_SIDED]
+
+
+@dataclass(frozen=True, eq=False)
+class _Back:
+    """A way that is being walked backwards."""
+
+    reading: Reading
+    path: tuple[Through, ...] = ()
+    uses: tuple[Use, ...] = ()
+
+    def over(self, value: Node, user: Node | Frame) -> "_Back":
+        return replace(self, uses=(*self.uses, (value, user)))
+
+    def through(self, op: Op, source: Node, *, alone: bool) -> "_Back":
+        step = () if op.name in CASTS else (Through(op, source, alone),)
+        return replace(self, path=(*step, *self.path))
+
+    def at(self, layer: Layer) -> Way:
+        return Way(layer, self.path, self.uses)
+
+
+def ways(value: Node, reading: Reading, user: Node | Frame) -> list[Way]:
+    """Every way from a layer to a value; together they make all of it, and nothing else.
+
+    Args:
+        value: What is to be scaled.
+        reading: The pass that it is from.
+        user: Where it goes on: into a gate or a norm.
+
+    Raises:
+        Refusal: If one of them does not lead to a layer that can hold a factor, or a value on one
+            goes elsewhere too.
+    """
+    found = list(itertools.islice(_back(value, user, _Back(reading)), MOST + 1))
+    if len(found) > MOST:
+        raise Refusal(f"more than {MOST} ways lead to it")
+    _refuse_other_uses(found, reading)
+    return found
+
+
+def _back(value: Node, user: Node | Frame, walked: _Back) -> Iterator[Way]:
+    walked = walked.over(value, user)
+    if value.op == "argument":
+        if value.outer is None:
+            raise Refusal("nothing stands between it and the network's input")
+        yield from _back(value.outer, value.frame, walked)
+    elif value.op == "call":
+        assert value.called is not None
+        if isinstance(value.called.module, FrozenBatchNorm2d):
+            yield walked.at(frozen_norm(walked.reading, value, value.called.module))
+        elif value.inner is None:
+            raise Refusal(f"what {_module(value)} does inside cannot be seen")
+        else:
+            yield from _back(value.inner, value.called, walked)
+    else:
+        yield from _through(walked.reading.ops[value], walked)
+
+
+def _through(op: Op, walked: _Back) -> Iterator[Way]:
+    if op.name in LAYERS:
+        try:
+            layer = LAYERS[op.name](walked.reading, op)
+        except Refusal as reason:
+            raise Refusal(f"{op.where or 'the network'} cannot hold it: {reason}") from reason
+        yield walked.at(layer)
+    elif op.name in ADDITIONS:
+        yield from _addends(op, walked)
+    elif op.name in JOINS:
+        parts = op.given(0, "tensors")
+        for part in parts:
+            if not isinstance(part, Node):
+                raise Refusal(f"a constant is joined to it in {op.where or 'the network'}")
+            yield from _go_on(op, part, walked, alone=True)
+    elif op.name in PRODUCTS:
+        yield from _factor(op, walked)
+    elif op.name == "scaled_dot_product_attention":
+        yield from _go_on(op, op.given(2, "value"), walked)
+    elif op.name in MOVES or op.name in ONE_SIDED or op.name in CASTS:
+        yield from _go_on(op, _data(op)[0], walked)
+    else:
+        raise Refusal(f"`{op.name}` in {op.where or 'the network'} does not commute with a factor")
+
+
+def _go_on(op: Op, source: object, walked: _Back, *, alone: bool = False) -> Iterator[Way]:
+    if not isinstance(source, Node):
+        raise Refusal(f"`{op.name}` in {op.where or 'the network'} takes it from a constant")
+    yield from _back(source, op.node, walked.through(op, source, alone=alone))
+
+
+def _addends(op: Op, walked: _Back) -> Iterator[Way]:
+    """Both operands of a sum are scaled; a constant one must be a parameter."""
+    for operand in dict.fromkeys(_operands(op)):
+        if isinstance(operand, Node):
+            yield from _go_on(op, operand, walked, alone=True)
+        elif is_parameter(operand, walked.reading):
+            layer = parameter_layer(walked.reading, op, operand)
+            yield walked.at(layer)
+        elif not (isinstance(operand, int | float) and operand == 0):
+            raise Refusal(f"a constant is added to it in {op.where or 'the network'}")
+
+
+def _factor(op: Op, walked: _Back) -> Iterator[Way]:
+    """One operand of a product is scaled: a parameter if there is one (LayerScale)."""
+    operands = _operands(op)
+    if op.name in ("mul", "mul_"):
+        for operand in operands:
+            if is_parameter(operand, walked.reading):
+                with suppress(Refusal):
+                    yield walked.at(parameter_layer(walked.reading, op, operand))
+                    return
+    candidates = operands[:1] if op.name in ("div", "div_", "true_divide") else operands
+    reasons = []
+    for operand in candidates:
+        if isinstance(operand, Node):
+            try:
+                found = list(_go_on(op, operand, walked))
+            except Refusal as reason:
+                reasons.append(str(reason))
+            else:
+                yield from found
+                return
+    raise Refusal(reasons[0] if reasons else f"`{op.name}` in {op.where} has no part that varies")
+
+
+def _operands(op: Op) -> list[object]:
+    named = [op.kwargs[name] for name in ("input", "other", "mat2") if name in op.kwargs]
+    given = op.args[1:] if op.name == "einsum" else op.args
+    return [*given, *named][:2]
+
+
+def _data(op: Op) -> list[Node]:
+    return [value for value in (*op.args, *op.kwargs.values()) if isinstance(value, Node)]
+
+
+def _refuse_other_uses(found: Sequence[Way], reading: Reading) -> None:
+    """Refuse a value that goes elsewhere than along the ways, unless another part of it does."""
+    on_ways: dict[Node, list[Node | Frame]] = defaultdict(list)
+    for way in found:
+        for value, user in way.uses:
+            if user not in on_ways[value]:
+                on_ways[value].append(user)
+    for value, users in on_ways.items():
+        others = list(reading.users(value))
+        for user in users:
+            others.remove(user)
+        for other in others:
+            if not all(_disjoint(value, user, other, reading) for user in users):
+                raise Refusal(
+                    f"what comes out of {_module(value)} is used elsewhere too, in {_user(other)}"
+                )
+
+
+def _disjoint(value: Node, one: Node | Frame, other: Node | Frame, reading: Reading) -> bool:
+    """Whether two users take different parts of a value, as queries and keys do."""
+    taken = []
+    for user in (one, other):
+        if not isinstance(user, Node) or user.op not in SELECTIONS or user not in reading.ops:
+            return False
+        entries = torch.arange(math.prod(value.shape)).reshape(value.shape)
+        part = _again(reading.ops[user], {value: entries})
+        taken.append(set(part.flatten().tolist()))
+    return not taken[0] & taken[1]
+
+
+def _module(value: Node) -> str:
+    frame = value.called or value.frame
+    return frame.path or "the network"
+
+
+def _user(user: Node | Frame) -> str:
+    if isinstance(user, Frame):
+        return user.path or "the network's output"
+    return f"`{user.op}` of {user.frame.path or 'the network'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """What the units of a layer must be scaled by, so that a value is."""
+
+    layer: Layer
+    values: Tensor
+    units: Tensor
+    """Which of the units have a part in the value; the factors of the others are 1."""
+    channels: Tensor
+    """In which channels of the value the layer has a part."""
+
+
+def all_factors(
+    found: Sequence[Way], shape: tuple[int, ...], axis: int, wanted: Tensor
+) -> list[Factors]:
+    """Find the factors of every layer on some ways, for the value that they lead to.
+
+    Raises:
+        Refusal: If no factors scale the value by `wanted`.
+    """
+    by_layer: dict[int, Factors] = {}
+    for way in found:
+        new = factors(way, shape, axis, wanted)
+        key = id(way.layer.holders[0].tensor)
+        by_layer[key] = _both(by_layer[key], new) if key in by_layer else new
+    reached = torch.stack([part.channels for part in by_layer.values()]).any(0)
+    if not bool(reached.all()):
+        raise Refusal("some of its channels come from no layer")
+    return list(by_layer.values())
+
+
+def _both(one: Factors, other: Factors) -> Factors:
+    """Join what two ways from one layer ask of it."""
+    shared = one.units & other.units
+    if not torch.equal(one.values[shared], other.values[shared]):
+        raise Refusal(f"one channel of {one.layer.name} goes into several channels of the gate")
+    values = torch.where(one.units, one.values, other.values)
+    return Factors(one.layer, values, one.units | other.units, one.channels | other.channels)
+
+
+def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Factors:
+    """Find the factors of a layer that scale a value by `wanted`, channel by channel.
+
+    Raises:
+        Refusal: If no factors do.
+    """
+    wanted = wanted.detach().double().cpu()
+    if way.one_sided and bool((wanted < 0).any()):
+        count = int((wanted < 0).sum())
+        raise Refusal(
+            f"its gate is negative for {count} of {len(wanted)} channels, and a "
+            f"`{way.one_sided[0]}` lies between it and {way.layer.name}"
+        )
+    random = torch.Generator().manual_seed(0)
+    units = 1 + torch.rand(way.layer.units, generator=random, dtype=torch.float64)
+    plain, scaled = _replayed(way, units, random)
+    if plain.shape != shape:
+        raise Refusal(f"what {way.layer.name} gives is broadcast before the gate")
+    plain, scaled = (t.movedim(axis, 0).flatten(1) for t in (plain, scaled))
+    size = plain.square().sum(1)
+    part = size > 0
+    ratio = (plain * scaled).sum(1) / torch.where(part, size, 1)
+    rest = (scaled - ratio[:, None] * plain).abs().amax(1)
+    nearest = (ratio[:, None] - units[None, :]).abs().argmin(1)
+    if (
+        bool((rest > CLOSE * plain.abs().amax()).any())
+        or bool((scaled[~part] != 0).any())
+        or bool(((ratio - units[nearest]).abs() > CLOSE)[part].any())
+    ):
+        raise Refusal(f"channels are mixed between {way.layer.name} and the gate")
+    values, touched = torch.ones_like(units), torch.zeros(len(units), dtype=torch.bool)
+    values[nearest[part]], touched[nearest[part]] = wanted[part], True
+    if not torch.equal(values[nearest[part]], wanted[part]):
+        raise Refusal(f"one channel of {way.layer.name} goes into several channels of the gate")
+    return Factors(way.layer, values, touched, part)
+
+
+def is_rearrangement(way: Way) -> bool:
+    """Whether the operations of a way keep what is the same everywhere: then they keep a shift."""
+    value = torch.ones(way.layer.node.shape, dtype=torch.float64)
+    for step in way.path:
+        if step.alone or len(_data_in(step.op)) > 1:
+            return False
+        value = _again(step.op, {step.source: value})
+    return bool(((value - 1).abs() <= CLOSE).all())
+
+
+def _replayed(way: Way, units: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Run the operations of a way on random numbers, without and with factors on the layer."""
+
+    def drawn(shape: tuple[int, ...]) -> Tensor:
+        return 0.5 + torch.rand(shape, generator=random, dtype=torch.float64)
+
+    first = drawn(way.path[0].source.shape if way.path else way.layer.node.shape)
+    if way.layer.node.op in ADDITIONS:  # a parameter that is added: its part alone
+        first = drawn(way.layer.layout).expand(way.layer.node.shape)
+    plain, scaled = first, first * units.reshape(way.layer.layout)
+    for step in way.path:
+        others = {
+            node: torch.zeros(node.shape, dtype=torch.float64) if step.alone else drawn(node.shape)
+            for node in _data_in(step.op)
+            if node is not step.source
+        }
+        plain, scaled = (_again(step.op, {**others, step.source: v}) for v in (plain, scaled))
+    return plain, scaled
+
+
+def _again(op: Op, values: dict[Node, Tensor]) -> Tensor:
+    """Run an operation on other values, none of which it may change."""
+    try:
+        return op.again(lambda node: values[node].clone(memory_format=torch.contiguous_format))
+    except Exception as error:  # a function that goes by more than the shapes it is given
+        raise Refusal(f"`{op.name}` in {op.where or 'the network'} cannot be run again") from error
+
+
+def _data_in(op: Op) -> list[Node]:
+    found: list[Node] = []
+
+    def look(given: object) -> None:
+        if isinstance(given, Node):
+            found.append(given)
+        elif isinstance(given, list | tuple):
+            for item in given:
+                look(item)
+        elif isinstance(given, dict):
+            for item in given.values():
+                look(item)
+
+    look((op.args, dict(op.kwargs)))
+    return found

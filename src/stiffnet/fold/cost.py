@@ -1,0 +1,59 @@
+"""What a pass of a network costs: parameters, multiplications, time."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from stiffnet.fold.report import Cost
+from stiffnet.trajectory.batch import resized
+from stiffnet.trajectory.wrappers import plain_run
+
+
+def costs(models: Sequence[nn.Module], args: Any, kwargs: Any, *, passes: int
+) -> list[Cost]:  # fmt: skip
+    """Count and time passes of several networks; their turns alternate."""
+    times: list[list[float]] = [[] for _ in models]
+    for turn in range(passes + 1 if passes else 0):
+        for model, own in zip(models, times, strict=True):
+            seconds = _seconds(model, args, kwargs)
+            if turn:  # the first warms up
+                own.append(seconds)
+    return [
+        Cost(
+            sum(parameter.numel() for parameter in model.parameters()),
+            _macs(model, args, kwargs),
+            statistics.median(own) if own else None,
+        )
+        for model, own in zip(models, times, strict=True)
+    ]
+
+
+def _seconds(model: nn.Module, args: Any, kwargs: Any) -> float:
+    with plain_run(model):
+        _wait(model)
+        start = time.perf_counter()
+        model(*args, **kwargs)
+        _wait(model)
+        return time.perf_counter() - start
+
+
+def _wait(model: nn.Module) -> None:
+    parameter = next(model.parameters(), None)
+    if parameter is not None and parameter.is_cuda:
+        torch.cuda.synchronize(parameter.device)
+
+
+def _macs(model: nn.Module, args: Any, kwargs: Any) -> int | None:
+    """Count on one image; torch's counter looks for gradients, so they are on."""
+    args, kwargs = resized(args, 1), resized(kwargs, 1)
+    try:
+        with plain_run(model), torch.enable_grad(), FlopCounterMode(display=False) as counter:
+            model(*args, **kwargs)
+    except Exception:  # operations of others' that torch's counter cannot follow
+        return None
+    return int(counter.get_total_flops()) // 2

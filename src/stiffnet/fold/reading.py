@@ -1,0 +1,133 @@
+"""One pass of a network, read closely enough to change its weights: operations and uses."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from stiffnet.trajectory.graph import Frame, Node, Watch, tensors_in
+from stiffnet.trajectory.wrappers import plain_run
+
+
+class Refusal(Exception):
+    """Something cannot be folded; the message ends a sentence that says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One tensor function of the pass: what it was given, with values in the place of tensors."""
+
+    node: Node
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: int
+    """Which of the function's results the node is."""
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return self.node.op
+
+    @property
+    def where(self) -> str:
+        """Path of the module whose code called it."""
+        return self.node.frame.path
+
+    def given(self, position: int, name: str, default: Any = None) -> Any:
+        """One argument, however it was passed."""
+        if position < len(self.args):
+            return self.args[position]
+        return self.kwargs.get(name, default)
+
+    def again(self, value: Callable[[Node], Tensor]) -> Tensor:
+        """Call the function again, with other values for those that depend on the input."""
+        args, kwargs = _put(self.args, value), _put(dict(self.kwargs), value)
+        return list(tensors_in(self.func(*args, **kwargs)))[self.result]
+
+
+def has_tensors(value: Any) -> bool:
+    """Whether there is a tensor in nested containers."""
+    return next(tensors_in(value), None) is not None
+
+
+def _put(given: Any, value: Callable[[Node], Tensor]) -> Any:
+    if isinstance(given, Node):
+        return value(given)
+    if isinstance(given, list | tuple) and not hasattr(given, "_fields"):
+        return type(given)(_put(item, value) for item in given)
+    if isinstance(given, dict):
+        return {key: _put(item, value) for key, item in given.items()}
+    return given
+
+
+class Reading(Watch):
+    """Keeps the functions of a pass with their arguments, and counts the uses of every weight."""
+
+    def __init__(self, model: nn.Module, inputs: Any) -> None:
+        super().__init__(model, inputs)
+        self.ops: dict[Node, Op] = {}
+        self.names: dict[int, list[str]] = defaultdict(list)
+        tensors = [
+            *model.named_parameters(remove_duplicate=False),
+            *model.named_buffers(remove_duplicate=False),
+        ]
+        for name, tensor in tensors:
+            self.names[id(tensor)].append(name)
+        self.uses: Counter[int] = Counter()
+        self._users: dict[Node, list[Node | Frame]] | None = None
+
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Add the function and its results to the graph."""
+        if not self._stack:
+            return
+        if getattr(func, "__name__", "") != "__setitem__" and not has_tensors(result):
+            return  # a question about a tensor, such as its shape
+        self.uses.update(id(tensor) for tensor in tensors_in((args, kwargs)))
+        frame = self._stack[-1]
+
+        def node_of(tensor: Any) -> Any:
+            return (frame.find(tensor) or tensor) if isinstance(tensor, Tensor) else tensor
+
+        given = _with_nodes(args, node_of), _with_nodes(kwargs, node_of)
+        before = len(frame.nodes)
+        super().saw(func, args, kwargs, result)
+        made = [node for node in frame.nodes[before:] if node.op != "argument"]
+        for index, node in enumerate(made):
+            self.ops[node] = Op(node, func, *given, index)
+
+    def users(self, node: Node) -> list[Node | Frame]:
+        """What a value goes into in the code that has it: functions, module calls, the result."""
+        if self._users is None:
+            self._users = defaultdict(list)
+            for frame in self.frames:
+                for other in frame.nodes:
+                    user = other.called or other
+                    for source in other.inputs if other.op != "argument" else ():
+                        if user not in self._users[source]:
+                            self._users[source].append(user)
+                for source in frame.returned:
+                    self._users[source].append(frame)
+        return self._users[node]
+
+
+def _with_nodes(given: Any, node_of: Callable[[Any], Any]) -> Any:
+    if isinstance(given, list | tuple) and not hasattr(given, "_fields"):
+        return type(given)(_with_nodes(item, node_of) for item in given)
+    if isinstance(given, dict):
+        return {key: _with_nodes(item, node_of) for key, item in given.items()}
+    return node_of(given)
+
+
+def read(model: nn.Module, args: Any, kwargs: Any) -> Reading:
+    """Run a network once, in evaluation, and keep what it did."""
+    with plain_run(model), Reading(model, (args, kwargs)) as reading:
+        model(*args, **kwargs)
+    return reading
+
+
+def frames_of(reading: Reading, module: nn.Module) -> Iterator[Frame]:
+    """Every call of a module in the pass."""
+    return (frame for frame in reading.frames if frame.module is module)

@@ -1,0 +1,116 @@
+"""Attention held at its mean over data: the simplest constant attention, and what it costs."""
+
+import copy
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import update_bn
+
+from stiffnet.attention.asr import ConstantGate, asr
+from stiffnet.errors import DataError, StepError
+from stiffnet.network.attach import attached
+from stiffnet.network.values import choosers, step_sizes
+
+
+def freeze_attention(
+    model: nn.Module,
+    loader: Iterable[tuple[Tensor, Tensor]],
+    *,
+    recalibrate: bool = False,
+    epochs: int = 0,
+    learning_rate: float = 0.01,
+) -> nn.Module:
+    """Replace every attached module by the mean of its step sizes over some data.
+
+    A channel whose rate is zero on all of them gets a step size of 1.
+
+    The result can be folded; what it computes is not what the network computed. Feeding the modules
+    a learnt constant while training (`stiffnet.asr`) is the better way to constant attention, and
+    this is what to compare it with.
+
+    Args:
+        model: A network with attached modules; it is not changed.
+        loader: Images and labels, as often as it is iterated: once for the means, once more to
+            recalibrate, once an epoch to fine-tune.
+        recalibrate: Compute the running statistics of batch norms anew afterwards.
+        epochs: Fine-tune for this many epochs afterwards: SGD with momentum 0.9 on the
+            cross-entropy, the gates held.
+        learning_rate: For fine-tuning.
+
+    Returns:
+        A copy with constant gates, in evaluation mode.
+
+    Raises:
+        StepError: If nothing is attached, or a module's step sizes differ between positions.
+        DataError: If there are no images.
+    """
+    _refuse(model)
+    means = _means(model, loader)
+    made = copy.deepcopy(model).eval()
+    for step, gate in choosers(made).items():
+        constant = asr("vector", init=1.0, learnable=False)(
+            gate.channels, channel_axis=gate.channel_axis
+        )
+        constant.psi.copy_(means[step][None])
+        like = next(made.parameters())
+        path = next(path for path, module in made.named_modules() if module is gate)
+        block, _, child = path.rpartition(".")
+        made.get_submodule(block)._modules[child] = constant.to(like.device, like.dtype).eval()
+    if recalibrate:
+        update_bn(loader, made, device=next(made.parameters()).device)
+    if epochs:
+        _fine_tune(made, loader, epochs, learning_rate)
+    return made.eval()
+
+
+def _refuse(model: nn.Module) -> None:
+    there = [model.get_submodule(sits.name) for sits in attached(model)]
+    if not there or all(isinstance(module, ConstantGate) for module in there):
+        raise StepError(
+            f"{type(model).__name__} has no attention that depends on its input. Attach a module "
+            "first, with `stiffnet.attach`."
+        )
+    for sits, module in zip(attached(model), there, strict=True):
+        kind = type(module).__name__
+        if getattr(module, "replaces_norm", False):
+            raise StepError(f"{sits.name!r} is a norm ({kind}), which has no step size to hold.")
+        if getattr(module, "spatial", True):
+            raise StepError(
+                f"The step size of {sits.name!r} ({kind}) differs between positions, so that no "
+                "number a channel stands for it. Use a module such as 'se'."
+            )
+
+
+def _means(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    """Mean of every gate over the images on which it has a value."""
+    sums: dict[str, Tensor] = {}
+    counts: dict[str, Tensor] = {}
+    for batch in loader:
+        for step, values in step_sizes(model, [batch]).items():
+            known = values.isfinite()
+            total = torch.where(known, values.double(), 0).sum(0)
+            sums[step] = sums[step] + total if step in sums else total
+            counts[step] = counts[step] + known.sum(0) if step in counts else known.sum(0)
+    if not sums:
+        raise DataError("The loader gave no images to take the mean over. Give one that does.")
+    return {step: _mean(total, counts[step]) for step, total in sums.items()}
+
+
+def _mean(total: Tensor, count: Tensor) -> Tensor:
+    """Mean by channel; 1 for a channel that is zero on all images, whatever its gate was."""
+    return torch.where(count > 0, total / count.clamp(min=1), 1.0)
+
+
+def _fine_tune(
+    model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]], epochs: int, learning_rate: float
+) -> None:
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
+    device = next(model.parameters()).device
+    for _ in range(epochs):
+        for images, labels in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(images.to(device)), labels.to(device)).backward()
+            optimizer.step()

@@ -1,0 +1,118 @@
+"""Parallel branches made one layer."""
+
+import pytest
+import timm
+import torch
+from timm.utils import reparameterize_model
+from torch import nn
+
+from stiffnet.backbones.cifar_acnet import AsymmetricConv
+from stiffnet.errors import FoldError
+from stiffnet.fold.fold import fold
+from stiffnet.network.attach import attach
+from stiffnet.network.load import create_model
+
+from .test_fold import assert_same, images, trained
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_cross_of_convolutions_is_one_convolution(stride):
+    torch.manual_seed(0)
+    block = trained(AsymmetricConv(4, 6, stride)).double()
+    x = torch.randn(2, 4, 7, 7, dtype=torch.float64)
+    conv = block.fuse()
+    assert isinstance(conv, nn.Conv2d)
+    assert_same(block, conv, x, 1e-12)
+    with pytest.raises(FoldError, match=r"Call `eval\(\)` first"):
+        block.train().fuse()
+
+
+def test_timms_own_function_takes_our_networks():
+    model, x = trained(create_model("acresnet56_cifar", num_classes=10)), images()
+    made = reparameterize_model(model)
+    assert_same(model, made, x)
+    assert not any(isinstance(m, AsymmetricConv) for m in made.modules())
+
+
+@pytest.mark.parametrize("name", ["acresnet56_cifar", "repvgg_a0"])
+@pytest.mark.parametrize("attention", [None, "asr:se"])
+def test_networks_of_branches_with_a_gate_on_top_and_without(name, attention):
+    model, x = create_model(name, num_classes=10, attention=attention), images()
+    trained(model)
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    kinds = {item.kind for item in result.report.folded}
+    assert kinds == {"branches", *([attention] if attention else [])}
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in result.model.modules()) or (
+        name == "acresnet56_cifar"  # its shortcuts have norms
+    )
+    assert all(p.requires_grad for p in result.model.parameters())
+    with pytest.raises(FoldError, match="folded already"):
+        fold(result.model, x, passes=0)
+
+
+def test_branches_can_be_left():
+    model = create_model("repvgg_a0", num_classes=10, attention="asr:se")
+    made = fold(trained(model), images(), branches=False, passes=0).model
+    timm.create_model("repvgg_a0", num_classes=10).load_state_dict(made.state_dict())
+
+
+class Deploys(nn.Module):
+    """A module of a user's that switches itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.one(x) + (self.other(x) if self.other is not None else 0)
+
+    def switch_to_deploy(self):
+        self.one.weight.detach_().add_(self.other.weight.detach())
+        self.one.bias.detach_().add_(self.other.bias.detach())
+        self.other = None
+
+
+def test_the_root_too_and_what_was_learnt_is_learnt():
+    torch.manual_seed(0)
+    model, x = Deploys().eval(), torch.randn(3, 4)
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    assert result.report.parameters_after == 20
+    assert all(p.requires_grad for p in result.model.parameters())
+
+
+class Lies(Deploys):
+    """A module whose method does not keep what it computes."""
+
+    def switch_to_deploy(self):
+        self.other = None
+
+
+class Fails(Deploys):
+    """A module whose method raises."""
+
+    def switch_to_deploy(self):
+        raise RuntimeError("not today")
+
+
+def test_a_wrong_method_is_found_out():
+    model = nn.Sequential(Lies()).eval()
+    with pytest.raises(FoldError, match="The folded Sequential differs from the original by"):
+        fold(model, torch.randn(3, 4), passes=0)
+    with pytest.raises(FoldError, match=r"The branches of 0 cannot be joined .* not today"):
+        fold(nn.Sequential(Fails()).eval(), torch.randn(3, 4), passes=0)
+
+
+def test_frozen_parameters_of_timms_methods_learn_again():
+    model, x = trained(timm.create_model("fastvit_t8", num_classes=5)), images(64)
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    assert all(p.requires_grad for p in result.model.parameters())
+
+
+def test_gates_on_networks_that_fuse_themselves():
+    model = attach(timm.create_model("levit_128s", num_classes=5), "asr:se")
+    x = images(224, 2)
+    result = fold(trained(model), x, passes=0)
+    assert_same(model, result.model, x)

@@ -1,0 +1,385 @@
+"""Folding a constant gate: what comes out, what is refused, and what stays as it was."""
+
+import copy
+
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations
+from torchvision.ops import FrozenBatchNorm2d
+
+from stiffnet.attention.asr import asr
+from stiffnet.errors import FoldError
+from stiffnet.fold.fold import fold
+from stiffnet.network.attach import attach, attached
+from stiffnet.network.load import create_model
+from stiffnet.network.positions import Position, register_positions
+
+
+class Places(nn.Module):
+    """Networks of these tests: a gate behind each module whose name says so."""
+
+
+register_positions(
+    lambda model: isinstance(model, Places),
+    lambda model: [Position(n) for n, _ in model.named_modules() if n.endswith("_here")],
+)
+
+
+def images(size=32, count=3):
+    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(1))
+
+
+def gates(model):
+    return [module for module in model.modules() if hasattr(module, "psi")]
+
+
+def trained(model):
+    """A network as training would leave it: no statistic, weight or gate at its first value."""
+    torch.manual_seed(2)
+    for module in model.modules():
+        if getattr(module, "running_mean", None) is not None:
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+        if "Norm" in type(module).__name__ and getattr(module, "weight", None) is not None:
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.normal_(module.bias)
+    for gate in gates(model):
+        nn.init.normal_(gate.psi)
+    return model.eval()
+
+
+def resnet(attention="asr:se", **options):
+    return trained(create_model("resnet20_cifar", num_classes=10, attention=attention, **options))
+
+
+def assert_same(model, folded, x, tolerance=1e-5):
+    with torch.no_grad():
+        expected, result = model(x), folded(x)
+    assert (result - expected).abs().max() <= tolerance * expected.abs().max()
+    assert expected.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["se", "eca", "cbam", "srm", "fca", "ie", "iebn", "sem", "spa", "dia", "stepnet", "vector"],
+)
+def test_every_module_folds_into_the_plain_backbone(module):
+    model, x = resnet(f"asr:{module}"), images()
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    plain = create_model("resnet20_cifar", num_classes=10)
+    plain.load_state_dict(result.model.state_dict(), strict=True)
+    with torch.no_grad():
+        assert torch.equal(plain.eval()(x), result.model(x))
+    assert not attached(result.model)
+    assert type(result.model.layer1[0]) is type(plain.layer1[0])
+    report = result.report
+    assert report.parameters_after == sum(p.numel() for p in plain.parameters())
+    assert report.parameters_before == sum(p.numel() for p in model.parameters())
+    assert report.refused == ()
+    assert {item.kind for item in report.folded} == {f"asr:{module}"}
+    assert report.scaled_error <= 1e-5
+    assert report.exact_error <= 1e-12
+
+
+def test_the_gate_goes_into_the_norm_before_it_and_nowhere_else():
+    model = resnet("asr:se,depth=2")
+    result = fold(model, images(), passes=0)
+    before, after = model.state_dict(), result.model.state_dict()
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
+    steps = [item.name.removesuffix(".step_size") for item in result.report.folded]
+    assert changed == {f"{step}.bn2.{kind}" for step in steps for kind in ("weight", "bias")}
+    assert [item.into for item in result.report.folded] == [(f"{step}.bn2",) for step in steps]
+    gate = model.layer2[1].step_size.constant()
+    expected = (model.layer2[1].bn2.weight.double() * gate.double()).float()
+    assert torch.allclose(result.model.layer2[1].bn2.weight, expected, rtol=1e-6, atol=0)
+
+
+def test_the_given_network_stays_as_it_is_to_the_byte():
+    model = resnet()
+    before = copy.deepcopy(model.state_dict())
+    objects = dict(model.named_modules())
+    fold(model, images(), fuse=True, passes=0)
+    assert dict(model.named_modules()) == objects
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert len(attached(model)) == 9
+
+
+def test_what_is_learnt_counted_and_laid_out_is_kept():
+    model = resnet().to(memory_format=torch.channels_last)
+    model.bn1.weight.requires_grad_(False)
+    model.layer1[0].conv1.weight.requires_grad_(False)
+    model.bn1.num_batches_tracked += 7
+    model.layer3[0].bn1.eps = 0.5
+    made = fold(model, images(), passes=0).model
+    assert [n for n, p in made.named_parameters() if not p.requires_grad] == [
+        "bn1.weight", "layer1.0.conv1.weight",
+    ]  # fmt: skip
+    assert made.bn1.num_batches_tracked == 7
+    assert made.layer3[0].bn1.eps == 0.5
+    assert made.layer1[0].conv1.weight.is_contiguous(memory_format=torch.channels_last)
+    shared = {t.data_ptr() for t in model.state_dict().values()}
+    assert not shared & {t.data_ptr() for t in made.state_dict().values()}
+    assert not made.training
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_dtypes(dtype):
+    model, x = resnet().to(dtype), images().to(dtype)
+    result = fold(model, x, passes=0)
+    assert {p.dtype for p in result.model.parameters()} == {dtype}
+    assert_same(model, result.model, x, {torch.float64: 1e-12, torch.bfloat16: 5e-2}[dtype])
+
+
+def test_beside_an_ordinary_module_the_constant_one_folds_and_the_other_stays():
+    model, x = resnet("asr:se+se"), images()
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    assert [sits.module for sits in attached(result.model)] == ["se"] * 9
+    assert {item.reason for item in result.report.refused} == {
+        "the step size of se depends on the input"
+    }
+    fresh = create_model("resnet20_cifar", num_classes=10, attention="se")
+    fresh.load_state_dict(result.model.state_dict(), strict=True)
+
+
+def test_a_constant_gate_outside_an_ordinary_one_is_refused():
+    with pytest.raises(FoldError, match=r"'layer1.0.step_size_2' \(what comes out of .* elsewhere"):
+        fold(resnet("se+asr:se"), images(), passes=0)
+
+
+def test_tokens():
+    model = timm.create_model(
+        "vit_tiny_patch16_224", img_size=32, depth=2, init_values=0.1, num_classes=5
+    )
+    model, x = trained(attach(model, asr("srm"))), images(32)
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    assert result.report.folded[0].into == ("blocks.0.ls1.gamma",)
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2, num_classes=5)
+    model = trained(attach(model, asr("se")))
+    assert fold(model, x, passes=0).report.folded[0].into == ("blocks.0.attn.proj",)
+
+
+def test_torchs_attention():
+    model = torchvision.models.VisionTransformer(32, 16, 2, 2, 16, 32, num_classes=5)
+    nn.init.normal_(model.heads.head.weight)
+    model, x = trained(attach(model, asr("eca"))), images(32)
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    into = [item.into[0].rpartition("encoder_layer_0.")[2] for item in result.report.folded[:2]]
+    assert into == ["self_attention.out_proj", "mlp.3"]
+
+
+def test_frozen_norms_of_torchvision():
+    model = torchvision.models.resnet18(norm_layer=FrozenBatchNorm2d, num_classes=5)
+    model, x = trained(attach(model, asr("se"))), images()
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    assert result.report.folded[0].into == ("layer1.0.bn2",)
+
+
+class Branch(Places):
+    """A branch whose code a test writes."""
+
+    def __init__(self, code, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.gate_here = nn.Identity()
+        self.code = code
+
+    def forward(self, x):
+        return self.code(self, x)
+
+
+def branch(code, **parts):
+    torch.manual_seed(0)
+    model = Branch(code, **parts)
+    return trained(attach(model, asr("vector"), example=images(8)))
+
+
+def conv(**options):
+    return nn.Conv2d(3, 3, 3, padding=1, **options)
+
+
+FOLDABLE = {
+    "a sum of two layers": (lambda m, x: m.gate_here(m.a(x) + m.b(x)), {"a", "b"}),
+    "a sum with itself, shrunk": (lambda m, x: m.gate_here(_pooled(m.a(x))), {"a"}),
+    "two halves, joined": (lambda m, x: m.gate_here(_joined(m.c(x), m.d(x))), {"c", "d"}),
+    "the half of a layer": (lambda m, x: m.gate_here(m.e(x).chunk(2, 1)[1]), {"e"}),
+    "a gated linear unit": (lambda m, x: m.gate_here(_glu(m.e(x))), {"e"}),
+    "a number times it": (lambda m, x: m.gate_here(-0.5 * m.a(x)), {"a"}),
+    "shuffled channels": (lambda m, x: m.gate_here(F.channel_shuffle(m.a(x), 3)), {"a"}),
+    "averaged": (lambda m, x: m.gate_here(F.avg_pool2d(m.a(x), 3, 1, 1)), {"a"}),
+    "padded and rolled": (lambda m, x: m.gate_here(F.pad(m.a(x), (1, 1)).roll(1, -1)), {"a"}),
+    "a mask times it": (lambda m, x: m.gate_here(m.a(x) * (x > 0)), {"a"}),
+}
+
+
+def _pooled(value):
+    return F.avg_pool2d(value, 3, 1, 1) - value
+
+
+def _joined(one, other):
+    return torch.cat([one, other], 1)
+
+
+def _glu(value):
+    one, other = value.chunk(2, 1)
+    return torch.sigmoid(one) * other
+
+
+def parts():
+    return {
+        "a": conv(), "b": conv(bias=False), "c": nn.Conv2d(3, 1, 1), "d": nn.Conv2d(3, 2, 1),
+        "e": nn.Conv2d(3, 6, 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLDABLE)
+def test_what_lies_between_a_layer_and_the_gate_may_be_anything_that_commutes(name):
+    code, into = FOLDABLE[name]
+    model, x = branch(code, **parts()).double(), images(8).double()
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x, 1e-12)
+    assert set(result.report.folded[0].into) == into
+
+
+def _twice(m, x):
+    return m.gate_here(m.a(m.a(x)))
+
+
+def _used_elsewhere(m, x):
+    value = m.a(x)
+    return m.gate_here(value) + value.mean()
+
+
+def _squared(m, x):
+    value = m.a(x)
+    return m.gate_here(value * value)
+
+
+def _squeezed(m, x):
+    value = m.a(x)
+    return m.gate_here(value * torch.sigmoid(value.mean((2, 3), keepdim=True)))
+
+
+def _tied():
+    one, other = conv(), conv()
+    other.weight = one.weight
+    return {"a": one, "b": other}
+
+
+REFUSED = {
+    "a layer that is called twice": (_twice, parts, "'a.weight' is used 2 times"),
+    "a value that goes elsewhere": (_used_elsewhere, parts, "comes out of a is used elsewhere"),
+    "a square": (_squared, parts, "channels are mixed between a and the gate"),
+    "attention in between": (_squeezed, parts, "is used elsewhere too, in `mean`"),
+    "an activation": (
+        lambda m, x: m.gate_here(F.gelu(m.a(x))), parts, "`gelu` in the network does not commute",
+    ),
+    "a ReLU, at negative values": (
+        lambda m, x: m.gate_here(F.relu(m.a(x))), parts, "negative for . of 3 channels",
+    ),
+    "mixed channels": (
+        lambda m, x: m.gate_here(m.a(x) + m.b(x).flip(1)[:, :1]), parts, "several channels",
+    ),
+    "a constant that is added": (
+        lambda m, x: m.gate_here(m.a(x) + 1.0), parts, "a constant is added to it",
+    ),
+    "nothing before it": (lambda m, x: m.a(m.gate_here(x)), parts, "the network's input"),
+    "tied weights": (lambda m, x: m.gate_here(m.b(x)) + m.a(x), _tied, "'a.weight' and 'b.weight'"),
+    "a parametrised weight": (
+        lambda m, x: m.gate_here(m.a(x)),
+        lambda: {"a": parametrizations.weight_norm(conv())},
+        "a cannot hold it: its weight is computed anew",
+    ),
+    "a norm without a weight": (
+        lambda m, x: m.gate_here(m.n(x)),
+        lambda: {"n": nn.BatchNorm2d(3, affine=False)},
+        "n cannot hold it: it has no weight",
+    ),
+    "a norm without statistics": (
+        lambda m, x: m.gate_here(m.n(x)),
+        lambda: {"n": nn.BatchNorm2d(3, track_running_stats=False)},
+        "it has no running statistics",
+    ),
+    "a gate that runs twice": (
+        lambda m, x: m.gate_here(m.a(x)) + m.gate_here(m.b(x)), parts, "it is called 2 times",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_folded_is_refused_with_its_path_and_reason(name):
+    code, made, reason = REFUSED[name]
+    model = branch(code, **made())
+    for gate in gates(model):
+        with torch.no_grad():
+            gate.psi[0, 0] = -1
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(FoldError, match=f"1 of 1 constant gates.*'gate_here.step_size'.*{reason}"):
+        fold(model, images(8), passes=0)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_relu_is_passed_where_the_gate_is_not_negative():
+    model, x = branch(lambda m, x: m.gate_here(F.relu(m.a(x))), a=conv()), images(8)
+    nn.init.uniform_(gates(model)[0].psi, 0, 1)
+    with torch.no_grad():
+        gates(model)[0].psi[0, 1] = 0
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+
+
+def test_a_network_in_training_is_refused():
+    model = resnet()
+    with pytest.raises(FoldError, match=r"it is in training mode.*model.eval"):
+        fold(copy.deepcopy(model).train(), images(), passes=0)
+    model.layer2[0].bn1.train()
+    with pytest.raises(FoldError, match=r"its 'layer2.0.bn1' is in training mode"):
+        fold(model, images(), passes=0)
+
+
+def test_nothing_to_fold_is_said():
+    with pytest.raises(FoldError, match="Nothing in CifarResNet can be folded: no constant gate"):
+        fold(resnet(None), images(), passes=0)
+    with pytest.raises(FoldError, match="step size of se depends on the input, and 8 more"):
+        fold(resnet("se"), images(), passes=0)
+    folded = fold(resnet(), images(), passes=0).model
+    with pytest.raises(FoldError, match="as in a network that was folded already"):
+        fold(folded, images(), passes=0)
+    fused = fold(folded, images(), fuse=True, passes=0).model
+    with pytest.raises(FoldError, match="folded already"):
+        fold(fused, images(), fuse=True, passes=0)
+
+
+def test_wrapped_networks_and_unsuitable_examples_are_refused():
+    model = resnet()
+    with pytest.raises(FoldError, match="wrapped or compiled"):
+        fold(nn.DataParallel(model).eval(), images(), passes=0)
+    with pytest.raises(FoldError, match="cannot be run in float64 on this example"):
+        fold(model, torch.rand(1, 4, 32, 32), passes=0)
+
+
+def test_a_gate_that_is_not_a_number_is_refused():
+    model = resnet()
+    with torch.no_grad():
+        model.layer1[0].step_size.psi[0, 3] = float("nan")
+    with pytest.raises(FoldError, match=r"'layer1.0.step_size' \(its step size is not a finite"):
+        fold(model, images(), passes=0)
+
+
+def test_the_report_counts_what_both_networks_cost():
+    model = resnet()
+    report = fold(model, images(), fuse=True, passes=1).report
+    assert report.images == 3
+    assert report.before.macs > report.after.macs > 40_000_000
+    assert report.after.flops == 2 * report.after.macs
+    assert report.before.seconds > 0
+    assert report.after.seconds > 0

@@ -1,0 +1,112 @@
+"""Attention held at its mean over data."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from stiffnet.errors import DataError, StepError
+from stiffnet.fold.fold import fold
+from stiffnet.network.attach import attached
+from stiffnet.network.load import create_model
+from stiffnet.network.values import step_sizes
+from stiffnet.train.freeze import freeze_attention
+
+
+def network(attention="se"):
+    model = create_model("resnet20_cifar", num_classes=10, attention=attention).eval()
+    torch.manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if "step_size" in name:
+            nn.init.normal_(parameter)
+    return model
+
+
+def batches(count=3):
+    random = torch.Generator().manual_seed(4)
+    return [
+        (torch.randn(8, 3, 16, 16, generator=random), torch.arange(8) % 10) for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("module", ["se", "dia", "stepnet"])
+def test_every_gate_becomes_its_mean_over_the_images(module):
+    model = network(module)
+    frozen = freeze_attention(model, batches())
+    values = step_sizes(model, batches())
+    for sits in attached(frozen):
+        expected = values[sits.at].double().mean(0)
+        assert torch.allclose(
+            frozen.get_submodule(sits.name).constant().double(), expected, rtol=1e-5
+        )
+    assert [sits.at for sits in attached(frozen)] == [sits.at for sits in attached(model)]
+    assert all(sits.module == "asr:vector" for sits in attached(frozen))
+
+
+def test_the_network_itself_stays_and_the_result_folds():
+    model = network()
+    before = copy.deepcopy(model.state_dict())
+    frozen = freeze_attention(model, batches())
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    x = batches()[0][0]
+    plain = fold(frozen, x, passes=0).model
+    create_model("resnet20_cifar", num_classes=10).load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        expected = frozen(x)
+        assert torch.allclose(plain(x), expected, atol=1e-5 * float(expected.abs().max()))
+        assert not torch.allclose(model(x), expected, rtol=1e-2)
+
+
+def test_recalibration_gives_the_norms_statistics_of_the_frozen_network():
+    model = network()
+    frozen = freeze_attention(model, batches())
+    new = freeze_attention(model, batches(), recalibrate=True)
+    images = torch.cat([images for images, _ in batches()])
+    mean = torch.nn.functional.conv2d(images, new.conv1.weight, padding=1).mean((0, 2, 3))
+    assert torch.allclose(new.bn1.running_mean, mean, atol=1e-5)
+    assert not torch.allclose(new.layer3[2].bn2.running_mean, frozen.layer3[2].bn2.running_mean)
+    assert torch.equal(new.conv1.weight, frozen.conv1.weight)
+
+
+def test_fine_tuning_learns_the_weights_and_holds_the_gates():
+    model = network()
+    frozen = freeze_attention(model, batches())
+    tuned = freeze_attention(model, batches(), epochs=2, learning_rate=0.05)
+
+    def loss(net):
+        with torch.no_grad():
+            pairs = [nn.functional.cross_entropy(net.train()(x), y) for x, y in batches()]
+        return sum(pairs)
+
+    for sits in attached(tuned):
+        one, other = (net.get_submodule(sits.name).psi for net in (tuned, frozen))
+        assert torch.equal(one, other)
+    assert loss(tuned) < loss(frozen)
+
+
+def test_a_channel_that_is_zero_on_all_images_gets_one():
+    model = network()
+    with torch.no_grad():
+        model.layer1[0].bn2.weight[2] = 0
+        model.layer1[0].bn2.bias[2] = 0
+    assert freeze_attention(model, batches()).layer1[0].step_size.constant()[2] == 1
+
+
+@pytest.mark.parametrize(
+    ("attention", "reason"),
+    [
+        (None, "has no attention that depends on its input"),
+        ("asr:se", "has no attention that depends on its input"),
+        ("sge,groups=16", "differs between positions"),
+        ("iebn", r"'bn1' is a norm \(IEBN\)"),
+    ],
+)
+def test_what_has_no_mean_is_refused(attention, reason):
+    with pytest.raises(StepError, match=reason):
+        freeze_attention(create_model("resnet20_cifar", attention=attention), batches(1))
+
+
+def test_no_images_are_refused():
+    with pytest.raises(DataError, match="gave no images"):
+        freeze_attention(network(), [])
