@@ -1,8 +1,5 @@
 """The result of measuring a network: statistics of every step, kept, shown and saved."""
 
-import base64
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 from rich.console import Group, RenderableType
 
-from stiffnet.errors import CorruptFileError, StepError, StorageError
+from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
 from stiffnet.report.page import stiffness_page
+from stiffnet.report.sealed import packed, sealed, unpacked, unsealed
 from stiffnet.report.terminal import steps_table, summary as terminal_summary
 from stiffnet.report.view import Curve, StiffnessView
 from stiffnet.stiffness.metric import QUANTILES, StiffnessSummary
@@ -25,6 +23,10 @@ from stiffnet.stiffness.total import Estimate, delta, proportion, tns
 from stiffnet.trajectory.steps import Site, Step
 
 FORMAT = "stiffnet stiffness report, version 1"
+DAMAGED = (
+    "is no stiffness report of ours, or it is damaged. Measure again, or name a file that "
+    "`StiffnessReport.save` wrote."
+)
 GRID = 61  # points along each threshold of the surfaces
 CURVES = 4  # stiffest and calmest inputs shown
 
@@ -260,10 +262,9 @@ class StiffnessReport:
             "accuracy": self.accuracy,
             "steps": [asdict(step) for step in self.steps],
             "summary": {k: _plain(v) for k, v in self.summary._asdict().items()},
-            "kept": {k: _packed(v) for k, v in vars(self.kept).items() if v is not None},
+            "kept": {k: packed(v) for k, v in vars(self.kept).items() if v is not None},
         }
-        sealed = {**content, "sha256": _checksum(content)}
-        return json.dumps(sealed, allow_nan=False, indent=1) + "\n"
+        return sealed(content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StiffnessReport":
@@ -273,28 +274,18 @@ class StiffnessReport:
             StorageError: If the file cannot be read.
             CorruptFileError: If it is no report of ours, or damaged.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise StorageError(
-                f"{path} could not be read: {error.strerror}. Name a report that `save` wrote."
-            ) from error
-        except UnicodeDecodeError as error:
-            raise _damaged(path) from error
-        try:
-            content = json.loads(text, parse_constant=_refuse)
-            if content["format"] != FORMAT or content.pop("sha256") != _checksum(content):
-                raise _damaged(path)
-            return cls(
-                steps=tuple(_step(row) for row in content["steps"]),
-                summary=_summary(content["summary"]),
-                kept=Samples(**{k: _unpacked(v) for k, v in content["kept"].items()}),
-                accuracy=content["accuracy"],
-                classes=tuple(content["classes"]),
-                facts=content["facts"],
-            )
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-            raise _damaged(path) from error
+        return unsealed(path, cls._of, form=FORMAT, damaged=DAMAGED)
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> "StiffnessReport":
+        return cls(
+            steps=tuple(_step(row) for row in content["steps"]),
+            summary=_summary(content["summary"]),
+            kept=Samples(**{k: unpacked(v) for k, v in content["kept"].items()}),
+            accuracy=content["accuracy"],
+            classes=tuple(content["classes"]),
+            facts=content["facts"],
+        )
 
     @property
     def _counted(self) -> list[int]:
@@ -355,29 +346,8 @@ def page(
     return stiffness_page(views, heading=heading)
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, allow_nan=False, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _packed(values: npt.NDArray[Any]) -> dict[str, Any]:
-    dtype = values.dtype.newbyteorder("<")
-    data = base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
-    return {"dtype": dtype.str, "shape": list(values.shape), "base64": data}
-
-
-def _unpacked(packed: dict[str, Any]) -> npt.NDArray[Any]:
-    dtype = np.dtype({"<i8": "<i8", "<f8": "<f8", "|b1": "|b1"}[packed["dtype"]])
-    flat = np.frombuffer(base64.b64decode(packed["base64"], validate=True), dtype)
-    return flat.reshape(packed["shape"])
 
 
 def _summary(row: dict[str, Any]) -> StiffnessSummary:
@@ -391,10 +361,3 @@ def _step(row: dict[str, Any]) -> Step:
     sites = {k: Site(**row[k]) for k in ("state_at", "increment_at", "rate_at")}
     lists = {k: tuple(row[k]) for k in ("shape", "branch", "gates")}
     return Step(**{**row, **sites, **lists})
-
-
-def _damaged(path: str | os.PathLike[str]) -> CorruptFileError:
-    return CorruptFileError(
-        f"{path} is no stiffness report of ours, or it is damaged. Measure again, or name a file "
-        "that `StiffnessReport.save` wrote."
-    )

@@ -1,5 +1,7 @@
 """A measurement in eighty columns of a terminal."""
 
+from collections.abc import Iterable
+
 from rich.box import HORIZONTALS
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -29,8 +31,13 @@ def summary(view: StiffnessView) -> RenderableType:
     title = Text(clean(view.title, longest=120), style="bold")
     if finite(view.accuracy) is not None:
         title.append(f", accuracy {percent(view.accuracy)}", style="not bold")
-    lines: list[RenderableType] = [title, _text(headline(view))]
-    for sentence in findings(view):
+    return told(title, headline(view), findings(view))
+
+
+def told(title: Text, lead: Sentence, points: Iterable[Sentence]) -> RenderableType:
+    """Return a title, a sentence and a list of sentences, for `rich` to print."""
+    lines: list[RenderableType] = [title, _text(lead)]
+    for sentence in points:
         bullet = Table.grid(padding=(0, 1))
         bullet.add_row(Text("•", style="cyan"), _text(sentence))
         lines.append(Padding(bullet, (0, 0, 0, 1)))

@@ -1,0 +1,118 @@
+"""What every page has in common: its scripts and their policy, its style, and escaping."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from stiffnet.report.findings import Sentence, Strong
+from stiffnet.report.text import clean, finite
+from stiffnet.report.theme import TO_DARK
+
+_DIGITS = 5  # significant digits of a number in a figure: more than a screen can show
+
+
+def framed(
+    template: str,
+    figures: dict[str, Any],
+    *,
+    heading: str,
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = (),
+    **content: Any,
+) -> str:
+    """Return a whole page: a template of ours with its figures, scripts and styles inside.
+
+    The page carries its own scripts, styles and data and asks nothing of any server; its
+    content-security policy lets no script run but those that it names by their hash.
+
+    Args:
+        template: Its file name.
+        figures: What is drawn at which place, as `go.Figure.to_plotly_json` gives it.
+        heading: What the page is about.
+        scripts: Names of scripts that run before the one that draws.
+        styles: Names of style sheets beyond the common one.
+        **content: Everything else that the template shows; it escapes all of it.
+    """
+    code = [get_plotlyjs(), *map(_asset, scripts), _asset("page.js")]
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            heading=clean(heading, longest=300),
+            policy=content_policy(code),
+            scripts=[Markup(script) for script in code],  # noqa: S704 - our own files and plotly's
+            style=Markup("\n".join(map(_asset, ("page.css", *styles)))),  # noqa: S704 - our own files
+            data=json_block({"figures": figures, "dark": TO_DARK}),
+            **content,
+        )
+    )
+
+
+def content_policy(scripts: Iterable[str]) -> str:
+    """Return the policy under which only the given inline scripts run and nothing is loaded."""
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def json_block(value: Any) -> Markup:
+    r"""Return strict JSON (no NaN, no infinity) that is safe inside a ``<script>`` element.
+
+    >>> str(json_block({"a": [float("nan"), "</script>"]}))
+    '{"a":[null,"\\u003c/script\\u003e"]}'
+    """
+    text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 - no character that HTML reads is left
+
+
+def marked_up(sentence: Sentence) -> Markup:
+    """Return a sentence as HTML; every piece is escaped on its way in."""
+    strong = Markup("<strong>{}</strong>")
+    pieces = (strong.format(p.text) if isinstance(p, Strong) else p for p in sentence)
+    return Markup("").join(pieces)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as plain JSON types, with rounded numbers and None where none is finite."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (str, bool, np.bool_)):
+        return bool(value) if isinstance(value, np.bool_) else value
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    known = finite(value)
+    return None if known is None else float(f"{known:.{_DIGITS}g}")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        autoescape=True,
+        loader=PackageLoader("stiffnet.report"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,83 @@
+"""How a perturbation grew through the steps of a network, against what it was bound to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stiffnet.report.sealed import packed, unpacked
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """The growth of a perturbation through a network, step by step, and two bounds on it.
+
+    With x_t what goes into step t, the sum x_{t+1} = s_t + Δt_t ⊗ f_t of a shortcut and a gated
+    rate grows a perturbation by at most ‖∂s/∂x‖ + α_t ‖∂f/∂x‖, where α_t is the largest gate.
+    The product of these factors is Theorem 6.1's bound, with the rate's Jacobian at the image for
+    its W_t. It takes gates for constants. The product of ‖∂x_{t+1}/∂x_t‖ is below it and sure for
+    any gate. Both are of first order: sure for perturbations that tend to zero. Products are kept
+    as their logarithms, because those of deep networks leave float64's range.
+    """
+
+    steps: tuple[str, ...]
+    images: int
+    draws: int
+    """Random perturbations of each image."""
+    epsilon: float
+    """Their size as a share of that of the state they are added to."""
+    gate: Floats
+    """α_t: the largest factor between the rate and what is added; mean over images."""
+    shortcut: Floats
+    """‖∂s_t/∂x_t‖: one for an identity; mean over images."""
+    rate: Floats
+    """‖∂f_t/∂x_t‖, the reading of ‖W_t‖; mean over images."""
+    log_growth: Floats
+    """Of the perturbation after each step, mean over images and draws."""
+    log_growth_max: Floats
+    log_local: Floats
+    """Of ∏ ‖∂x_{t+1}/∂x_t‖, mean over images."""
+    log_bound: Floats
+    """Of ∏ (‖∂s/∂x‖ + α ‖∂f/∂x‖), mean over images."""
+    nearest: Floats
+    """Largest ratio of growth to bound of any image and draw; above one the bound was broken."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a step, in the order in which they run; averages of products are geometric."""
+        with np.errstate(over="ignore"):
+            return pd.DataFrame(
+                {
+                    "step": list(self.steps),
+                    "gate_max": self.gate,
+                    "shortcut_norm": self.shortcut,
+                    "rate_norm": self.rate,
+                    "factor": np.exp(np.diff(self.log_bound, prepend=0.0)),
+                    "growth": np.exp(self.log_growth),
+                    "growth_max": np.exp(self.log_growth_max),
+                    "local_bound": np.exp(self.log_local),
+                    "bound": np.exp(self.log_bound),
+                    "share_of_bound": self.nearest,
+                }
+            )
+
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        row = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            key: packed(value) if isinstance(value, np.ndarray) else value
+            for key, value in row.items()
+        } | {"steps": list(self.steps)}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Growth":
+        """Make one of what `to_row` gave."""
+        values = {
+            key: unpacked(value) if isinstance(value, Mapping) else value
+            for key, value in row.items()
+        }
+        return cls(**values | {"steps": tuple(row["steps"])})

@@ -1,0 +1,261 @@
+"""The figures on attention values, as functions of views; plotly draws them in a notebook too."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from stiffnet.report.canvas import canvas
+from stiffnet.report.drift import Drift
+from stiffnet.report.findings import rows
+from stiffnet.report.growth import Growth
+from stiffnet.report.stripe_view import Floats, ModuleView, StripeView
+from stiffnet.report.text import finite, number, percent, plot_text
+from stiffnet.report.theme import LIGHT, SCALE
+
+CHANNELS = 64  # in one picture; of more, as many evenly spread ones
+
+
+def score_figure(view: StripeView) -> go.Figure:
+    """Score and cost of every module, in the order in which they run."""
+    records = rows(view.rows)
+    names = [plot_text(row["step"]) for row in records]
+    figure = go.Figure(layout=_modules_layout([row["step"] for row in records], "share of one"))
+    x = list(range(1, len(records) + 1))
+    for key, name, series, symbol in (
+        ("score", "score: how striped", 0, "circle"),
+        ("cost", "cost of constant values", 1, "diamond"),
+    ):
+        y = [finite(row[key]) for row in records]
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines+markers",
+                name=name,
+                line={"color": LIGHT[f"series{series}"], "width": 2},
+                marker={"size": 7 if len(records) <= 80 else 4.5, "symbol": symbol},
+                customdata=[[n, percent(v)] for n, v in zip(names, y, strict=True)],
+                hovertemplate="<b>%{customdata[0]}</b><br>"
+                + f"{key} %{{customdata[1]}}<extra></extra>",
+            )
+        )
+    return figure
+
+
+def spread_figure(view: StripeView) -> go.Figure:
+    """Standard deviation over images of values and of inputs: median and 90 % of the channels."""
+    steps = [module.step for module in view.modules]
+    figure = go.Figure(layout=_modules_layout(steps, "standard deviation over images"))
+    for name, series, arrays in (
+        ("input of the module", 1, [module.input_std for module in view.modules]),
+        ("attention value", 0, [module.value_std for module in view.modules]),
+    ):
+        _add_spread(figure, steps, name, series, arrays)
+    largest = [finite(np.max(_known(module.value_std), initial=0)) for module in view.modules]
+    figure.update_yaxes(type="log" if all(largest) else "linear")
+    return figure
+
+
+def values_figure(view: StripeView, module: ModuleView) -> go.Figure:
+    """Attention values of a few images, by channel: stripes where they do not differ by image."""
+    return _picture(view, module.values, "value")
+
+
+def inputs_figure(view: StripeView, module: ModuleView) -> go.Figure:
+    """What the module was given for the same images and channels."""
+    return _picture(view, module.inputs, "input")
+
+
+def drift_figure(drift: Drift) -> go.Figure:
+    """Mean change of every module's values from epoch to epoch."""
+    steps = list(drift.differences)
+    figure = _change(drift, drift.means(), [plot_text(step) for step in steps], "module")
+    figure.update_layout(height=max(380, 90 + 16 * len(steps)))
+    figure.update_yaxes(
+        title={"text": ""},
+        tickmode="array",
+        tickvals=list(range(len(steps))),
+        ticktext=[plot_text(step, longest=18) for step in steps],
+    )
+    return figure
+
+
+def module_drift_figure(drift: Drift, step: str) -> go.Figure:
+    """Mean change of every channel's value of one module from epoch to epoch."""
+    found = drift.differences[step]
+    chosen = chosen_channels(found.shape[1])
+    names = [str(channel) for channel in chosen]
+    figure = _change(drift, found.T[chosen], names, "channel")
+    few = list(range(0, len(names), max(1, len(names) // 8)))
+    figure.update_yaxes(tickmode="array", tickvals=few, ticktext=[names[i] for i in few])
+    return figure
+
+
+def growth_figure(growth: Growth) -> go.Figure:
+    """Growth of a perturbation through the steps, and both bounds on it."""
+    figure = go.Figure(layout=_modules_layout(growth.steps, "growth of the perturbation"))
+    names = [plot_text(step) for step in growth.steps]
+    x = list(range(1, len(growth.steps) + 1))
+    frame = growth.to_frame()
+    for key, name, colour, dash, width in (
+        ("bound", "Theorem 6.1", LIGHT["series1"], "solid", 2),
+        ("local_bound", "product of local norms", LIGHT["series4"], "dash", 1.6),
+        ("growth_max", "largest measured", LIGHT["series0"], "dot", 1.4),
+        ("growth", "measured", LIGHT["series0"], "solid", 2.2),
+    ):
+        y = [known if (known := finite(value)) else None for value in frame[key]]
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines+markers" if key == "growth" else "lines",
+                name=name,
+                line={"color": colour, "width": width, "dash": dash},
+                marker={"size": 6},
+                customdata=[[n, number(v)] for n, v in zip(names, y, strict=True)],
+                hovertemplate="<b>%{customdata[0]}</b><br>"
+                + f"{name}: %{{customdata[1]}} times<extra></extra>",
+            )
+        )
+    figure.update_yaxes(type="log", exponentformat="power", rangemode="normal", dtick=None)
+    return figure
+
+
+def chosen_channels(channels: int) -> list[int]:
+    """Return up to `CHANNELS` of the channels, evenly spread.
+
+    >>> len(chosen_channels(256)), chosen_channels(256)[:3], chosen_channels(3)
+    (64, [0, 4, 8], [0, 1, 2])
+    """
+    shown = min(channels, CHANNELS)
+    return [i * channels // shown for i in range(shown)]
+
+
+def _modules_layout(steps: Sequence[str], title: str) -> dict[str, Any]:
+    layout = canvas(height=420)
+    layout["meta"] = {"bands": []}  # the page thins the names out where there is little room
+    layout["margin"] |= {"t": 48}
+    layout["xaxis"] |= {
+        "range": [0.4, len(steps) + 0.6],
+        "tickmode": "array",
+        "tickvals": list(range(1, len(steps) + 1)),
+        "ticktext": [plot_text(step, longest=18) for step in steps],
+        "tickangle": -55 if len(steps) > 1 else 0,
+        "showgrid": False,
+    }
+    layout["yaxis"] |= {"title": {"text": title, "standoff": 8}, "rangemode": "tozero"}
+    layout["hovermode"] = "x"
+    return layout
+
+
+def _add_spread(
+    figure: go.Figure, steps: Sequence[str], name: str, series: int, arrays: Sequence[Floats]
+) -> None:
+    spans = [_quantiles(array) for array in arrays]
+    x = list(range(1, len(steps) + 1))
+    known = [i for i, span in enumerate(spans) if span is not None]
+    outline = [spans[i] for i in known]
+    figure.add_trace(
+        go.Scatter(
+            x=[i + 1 for i in known] + [i + 1 for i in reversed(known)],
+            y=[span[0] for span in outline if span]
+            + [span[2] for span in reversed(outline) if span],
+            fill="toself",
+            mode="lines",
+            line={"width": 0, "color": LIGHT[f"series{series}"]},
+            fillcolor=LIGHT[f"most{series}"],
+            name=f"90 % of channels, {name}",
+            showlegend=False,
+            hoverinfo="skip",
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=x,
+            y=[span[1] if span else None for span in spans],
+            mode="lines+markers",
+            name=name,
+            line={"color": LIGHT[f"series{series}"], "width": 2},
+            marker={"size": 6 if len(steps) <= 80 else 4},
+            customdata=[
+                [plot_text(step), *(number(q) for q in span or (None,) * 3)]
+                for step, span in zip(steps, spans, strict=True)
+            ],
+            hovertemplate=f"<b>%{{customdata[0]}}</b><br>{name}: sd %{{customdata[2]}} (median), "
+            "%{customdata[1]} to %{customdata[3]}<extra></extra>",
+        )
+    )
+
+
+def _quantiles(values: Floats) -> tuple[float, float, float] | None:
+    known = _known(values)
+    if not known.size:
+        return None
+    low, middle, high = np.quantile(known, [0.05, 0.5, 0.95])
+    return float(low), float(middle), float(high)
+
+
+def _known(values: Floats) -> Floats:
+    known: Floats = values[np.isfinite(values)]
+    return known
+
+
+def _picture(view: StripeView, values: Floats, what: str) -> go.Figure:
+    chosen = chosen_channels(values.shape[1])
+    layout = _square(height=340, x="channel", y="image")
+    layout["yaxis"] |= {"autorange": "reversed"}
+    return go.Figure(
+        _heat(
+            [str(channel) for channel in chosen],
+            [str(image) for image in view.number],
+            values[:, chosen],
+            f"image %{{y}}, channel %{{x}}<br>{what} <b>%{{z:.4~g}}</b><extra></extra>",
+        ),
+        layout=layout,
+    )
+
+
+def _change(drift: Drift, values: Floats, names: list[str], what: str) -> go.Figure:
+    layout = _square(height=340, x="into epoch", y=what)
+    layout["yaxis"] |= {"type": "linear", "autorange": "reversed"}
+    heat = _heat(
+        [str(later) for _, later in drift.epochs],
+        list(range(len(names))),
+        values,
+        f"{what} %{{text}}, into epoch %{{x}}<br>moved by <b>%{{z:.4~g}}</b><extra></extra>",
+    )
+    heat.update(zmin=0, text=[[name] * len(drift.epochs) for name in names])
+    return go.Figure(heat, layout=layout)
+
+
+def _square(*, height: int, x: str, y: str) -> dict[str, Any]:
+    layout = canvas(height=height)
+    layout["margin"] = {"l": 8, "r": 8, "t": 14, "b": 8}
+    for axis, title in (("xaxis", x), ("yaxis", y)):
+        layout[axis] |= {
+            "type": "category",
+            "title": {"text": title, "standoff": 6},
+            "showgrid": False,
+            "nticks": 14,
+        }
+    return layout
+
+
+def _heat(x: list[str], y: list[Any], z: Floats, hover: str) -> go.Heatmap:
+    return go.Heatmap(
+        x=x,
+        y=y,
+        z=[[finite(value) for value in line] for line in z],
+        colorscale=SCALE,
+        colorbar={
+            "thickness": 10,
+            "len": 1,
+            "outlinewidth": 0,
+            "tickfont": {"size": 11, "color": LIGHT["muted"]},
+            "xpad": 6,
+            "ypad": 0,
+        },
+        hovertemplate=hover,
+    )

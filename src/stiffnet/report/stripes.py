@@ -1,0 +1,197 @@
+"""The result of looking at attention values: statistics of every module, kept, shown and saved."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from rich.console import Group, RenderableType
+
+from stiffnet.files import atomic_write
+from stiffnet.report.drift import Drift
+from stiffnet.report.growth import Growth
+from stiffnet.report.sealed import packed, sealed, unpacked, unsealed
+from stiffnet.report.stripe_page import stripe_page
+from stiffnet.report.stripe_terminal import modules_table, summary
+from stiffnet.report.stripe_view import ModuleView, StripeView
+from stiffnet.report.text import finite
+
+FORMAT = "stiffnet stripe report, version 1"
+DAMAGED = (
+    "is no stripe report of ours, or it is damaged. Make it again, or name a file that "
+    "`StripeReport.save` wrote."
+)
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleStripes:
+    """The values that one attention module gave to many images, channel by channel."""
+
+    step: str
+    """The step or position that it sits on."""
+    module: str
+    """What it is called."""
+    spatial: bool
+    """Its gate differs between positions; a value is then the single number that comes closest."""
+    score: float
+    """Share of the values' variance that lies between channels; 1 is a perfect stripe."""
+    cost: float
+    """Relative change of what the module lets through when its values become their means."""
+    silent: int
+    """Pairs of image and channel without a value, because the rate was zero; left out."""
+    value_mean: Floats
+    value_std: Floats
+    """(channels,) standard deviation over images (divisor N - 1)."""
+    input_mean: Floats
+    input_std: Floats
+    """(channels,) the same of the module's input, the mean rate over positions."""
+    values: Floats
+    """(kept images, channels); NaN where there is none."""
+    inputs: Floats
+
+
+_NUMBERS = ("score", "cost")
+_ARRAYS = ("value_mean", "value_std", "input_mean", "input_std", "values", "inputs")
+
+
+@dataclass(frozen=True, eq=False)
+class StripeReport:
+    """How constant the values of a network's attention modules are.
+
+    The statistics are over all images. `values`, and the picture, are of a few of them.
+    """
+
+    modules: tuple[ModuleStripes, ...]
+    samples: int
+    number: npt.NDArray[np.int64]
+    """Positions in the data of the images whose values were kept."""
+    drift: Drift | None = None
+    growth: Growth | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What made it: model, data, versions, command."""
+
+    @property
+    def values(self) -> dict[str, Floats]:
+        """(kept images, channels) values of every module, by its step."""
+        return {module.step: module.values for module in self.modules}
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a module, in the order in which they run."""
+        return pd.DataFrame(
+            [
+                {
+                    "step": module.step,
+                    "module": module.module,
+                    "channels": len(module.value_mean),
+                    "spatial": module.spatial,
+                    "score": module.score,
+                    "cost": module.cost,
+                    "value_mean": _mean(module.value_mean),
+                    "value_std_mean": _mean(module.value_std),
+                    "value_std_max": _largest(module.value_std),
+                    "input_std_mean": _mean(module.input_std),
+                    "silent": module.silent,
+                }
+                for module in self.modules
+            ]
+        )
+
+    def adding(self, *, drift: Drift | None = None, growth: Growth | None = None) -> "StripeReport":
+        """Return this report with what `stripes_over_epochs` or `growth` found."""
+        return replace(self, drift=drift or self.drift, growth=growth or self.growth)
+
+    def view(self, title: str = "") -> StripeView:
+        """What the page and the terminal show of it."""
+        return StripeView(
+            title=title or self.facts.get("model", "network"),
+            facts=dict(self.facts),
+            samples=self.samples,
+            number=self.number,
+            rows=self.to_frame(),
+            modules=tuple(
+                ModuleView(m.step, m.value_std, m.input_std, m.values, m.inputs)
+                for m in self.modules
+            ),
+            drift=self.drift,
+            growth=self.growth,
+        )
+
+    def html(self, path: str | os.PathLike[str], *, heading: str = "") -> Path:
+        """Write one self-contained page that opens offline."""
+        return atomic_write(path, page(self, heading=heading))
+
+    def __rich__(self) -> RenderableType:
+        """Return the table that a terminal shows."""
+        view = self.view()
+        return Group(summary(view), modules_table(view))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to one JSON file; `load` gives an equal report back."""
+        return atomic_write(path, self.to_json())
+
+    def to_json(self) -> str:
+        """Everything, as text: numbers unrounded, no NaN outside packed arrays, a checksum."""
+        return sealed(
+            {
+                "format": FORMAT,
+                "facts": dict(self.facts),
+                "samples": self.samples,
+                "number": packed(self.number),
+                "modules": [_row(module) for module in self.modules],
+                "drift": self.drift and self.drift.to_row(),
+                "growth": self.growth and self.growth.to_row(),
+            }
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "StripeReport":
+        """Read what `save` wrote.
+
+        Raises:
+            StorageError: If the file cannot be read.
+            CorruptFileError: If it is no report of ours, or damaged.
+        """
+        return unsealed(path, cls._of, form=FORMAT, damaged=DAMAGED)
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> "StripeReport":
+        return cls(
+            modules=tuple(_module(row) for row in content["modules"]),
+            samples=content["samples"],
+            number=unpacked(content["number"]),
+            drift=content["drift"] and Drift.from_row(content["drift"]),
+            growth=content["growth"] and Growth.from_row(content["growth"]),
+            facts=content["facts"],
+        )
+
+
+def page(report: StripeReport, *, heading: str = "") -> str:
+    """One HTML page that shows a report."""
+    view = report.view()
+    return stripe_page(view, heading=heading or view.title)
+
+
+def _row(module: ModuleStripes) -> dict[str, Any]:
+    row = dict(vars(module))
+    row |= {name: finite(row[name]) for name in _NUMBERS}
+    return row | {name: packed(row[name]) for name in _ARRAYS}
+
+
+def _module(row: dict[str, Any]) -> ModuleStripes:
+    numbers = {name: np.nan if row[name] is None else row[name] for name in _NUMBERS}
+    return ModuleStripes(**{**row, **numbers, **{name: unpacked(row[name]) for name in _ARRAYS}})
+
+
+def _mean(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else np.nan
+
+
+def _largest(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.max()) if known.size else np.nan

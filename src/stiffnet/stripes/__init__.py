@@ -1,0 +1,1 @@
+"""How constant the values of attention are, over images and over training."""

@@ -1,0 +1,239 @@
+"""Theorem 6.1's bound, measured: how a perturbation grows through the steps of a network."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.report.growth import Growth
+from stiffnet.stripes.batches import on_device
+from stiffnet.stripes.norms import Layout, jacobian_norm
+from stiffnet.stripes.passes import Added, Pass
+from stiffnet.trajectory.batch import as_arguments, samples_in
+from stiffnet.trajectory.norms import sample_norms
+from stiffnet.trajectory.steps import Site, Step, steps as find_steps
+from stiffnet.trajectory.wrappers import plain_run, unwrap
+
+
+def growth(
+    model: nn.Module,
+    images: Any,
+    *,
+    epsilon: float = 1e-3,
+    draws: int = 4,
+    iterations: int = 20,
+    seed: int = 0,
+) -> Growth:
+    """Measure how a perturbation of the first step's input grows, and what it is bound to.
+
+    Exact: the growth, the difference of two passes; the largest gate. A reading: ‖W_t‖ of the
+    theorem, for which a real branch has the Jacobian of its rate at the image, by as many Lanczos
+    iterations as `iterations` says (an estimate from below, within a few per cent at 20). A
+    shortcut that is no identity counts with its own norm instead of 1, and what lies between two
+    steps (an activation, a pooling) belongs to the second of them.
+
+    Args:
+        model: A residual network, with or without attention, whose steps follow one another. It is
+            run in evaluation mode and left as it was.
+        images: A few images: one batch, as for `stiffnet.steps`.
+        epsilon: Size of the perturbation, as a share of the norm of what it is added to.
+        draws: How many random directions to try for each image.
+        iterations: Of the estimate of each norm.
+        seed: Of directions and starting vectors.
+
+    Raises:
+        StepError: If the network has no steps, or its steps do not follow one another.
+        DataError: If an argument makes no sense.
+        NonFiniteError: If a state is NaN or infinite; it names the image and the step.
+
+    Example:
+        >>> import stiffnet
+        >>> model = stiffnet.create_model("resnet20_cifar", seed=0)
+        >>> found = growth(model, torch.rand(1, 3, 16, 16), iterations=5)
+        >>> len(found.to_frame()), bool((found.nearest < 1).all())
+        (9, True)
+    """
+    for name, value in (("epsilon", epsilon), ("draws", draws), ("iterations", iterations)):
+        if not value > 0:
+            raise DataError(f"`{name}` is {value}. Give a number above zero.")
+    network = unwrap(model)
+    images = on_device(images, network)
+    found = find_steps(network, images)
+    random = torch.Generator().manual_seed(seed)
+    with plain_run(network), sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
+        clean = _passed(network, found, images)
+        measured = [_measured(network, found, images, clean, epsilon, random) for _ in range(draws)]
+        local = _Local(found, samples_in(images))
+        with torch.enable_grad():
+            local.look(_passed(network, found, images, differentiate=True), iterations, random)
+    return _summary(found, torch.stack(measured), local, epsilon)
+
+
+def _passed(
+    network: nn.Module,
+    steps: list[Step],
+    images: Any,
+    change: Tensor | None = None,
+    *,
+    differentiate: bool = False,
+) -> Pass:
+    args, kwargs = as_arguments(images)
+    args = tuple(_leaf(value, differentiate) for value in args)
+    kwargs = {key: _leaf(value, differentiate) for key, value in kwargs.items()}
+    with Pass(network, steps, change) as done:
+        network(*args, **kwargs)
+    if done.entry is None:
+        raise StepError(
+            f"What goes into the first step {steps[0].name!r} is no argument of the module around "
+            "it. Choose a network whose blocks are modules."
+        )
+    return done
+
+
+def _leaf(value: Any, differentiate: bool) -> Any:
+    """Return a tensor from which a graph begins, if there is to be one."""
+    if not (differentiate and isinstance(value, Tensor) and value.is_floating_point()):
+        return value
+    return value.detach().clone().requires_grad_()
+
+
+def _measured(
+    network: nn.Module,
+    steps: list[Step],
+    images: Any,
+    clean: Pass,
+    epsilon: float,
+    random: torch.Generator,
+) -> Tensor:
+    """Logarithms of the growth of one random perturbation, (images, steps)."""
+    assert clean.entry is not None
+    state = clean.entry[0]
+    layout = Layout(*_entry_layout(state, samples_in(images)))
+    rows = layout.rows(state)
+    direction = torch.randn(rows.shape, generator=random, dtype=torch.float64).to(rows.device)
+    size = epsilon * torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    change = layout.like(
+        direction * size / torch.linalg.vector_norm(direction, dim=1, keepdim=True), state
+    )
+    noisy = _passed(network, steps, images, change)
+    assert noisy.entry is not None
+    before = torch.linalg.vector_norm(layout.rows(noisy.entry[0] - state), dim=1).cpu()
+    columns = []
+    for step, one, other in zip(steps, clean.additions, noisy.additions, strict=True):
+        site = step.state_at
+        after = sample_norms(other.sum - one.sum, axis=site.axis, fold=site.fold).cpu()
+        _refuse(~torch.isfinite(after / before), step)
+        columns.append((after / before).log())
+    return torch.stack(columns, dim=1)
+
+
+@dataclass
+class _Local:
+    """Norms at the images, (images,) for each step."""
+
+    steps: list[Step]
+    samples: int
+    gate: list[Tensor] = field(default_factory=list)
+    shortcut: list[Tensor] = field(default_factory=list)
+    rate: list[Tensor] = field(default_factory=list)
+    whole: list[Tensor] = field(default_factory=list)
+
+    def look(self, done: Pass, iterations: int, random: torch.Generator) -> None:
+        assert done.entry is not None
+        state, edge = done.entry
+        layout = Layout(*_entry_layout(state, self.samples))
+        for step, added in zip(self.steps, done.additions, strict=True):
+            if edge is None or added.edge is None:
+                raise StepError(
+                    f"No gradient reaches step {step.name!r}, so its Jacobian is not known. "
+                    "Take out what detaches its input."
+                )
+            gate, rate, rate_at = _gate(step, added, self.samples)
+            self.gate.append(gate)
+            for kept, value, site in (
+                (self.shortcut, added.shortcut, step.state_at),
+                (self.rate, rate, rate_at),
+                (self.whole, added.shortcut + added.increment, step.state_at),
+            ):
+                norm = jacobian_norm(
+                    value,
+                    (edge, state),
+                    (layout, Layout(site.axis, site.fold)),
+                    iterations=iterations,
+                    generator=random,
+                )
+                if norm is None:
+                    raise StepError(
+                        f"Step {step.name!r} does not follow from the step before it, so that the "
+                        "product of their norms bounds nothing. Choose a network whose steps form "
+                        "one chain."
+                    )
+                _refuse(~torch.isfinite(norm), step)
+                kept.append(norm.cpu())
+            state, edge = added.sum, added.edge
+            layout = Layout(step.state_at.axis, step.state_at.fold)
+
+
+def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]:
+    """Return the largest factor between rate and increment, the rate, and where it was met.
+
+    Where the two cannot be compared entry by entry, the increment is the rate and the factor one.
+    """
+    if added.rate.shape != added.increment.shape:
+        return torch.ones(samples, dtype=torch.float64), added.increment, step.state_at
+    site = step.rate_at
+    rows = Layout(site.axis, site.fold).rows
+    rate, increment = rows(added.rate.detach()), rows(added.increment.detach())
+    factors = torch.where(rate != 0, increment / rate, 0.0)
+    return factors.abs().amax(dim=1).cpu(), added.rate, site
+
+
+def _entry_layout(state: Tensor, samples: int) -> tuple[int, int]:
+    """The axis of the first step's input that counts the images: the first that can."""
+    for axis, size in enumerate(state.shape):
+        if size % samples == 0:
+            return axis, size // samples
+    raise StepError(
+        f"What goes into the first step has shape {tuple(state.shape)}, no axis of which counts "
+        f"{samples} images. Give a network that keeps images apart."
+    )
+
+
+def _refuse(wrong: Tensor, step: Step) -> None:
+    if bool(wrong.any()):
+        image = int(wrong.nonzero()[0])
+        raise NonFiniteError(
+            f"A perturbation of image {image} is NaN or infinite at step {step.name!r}. Check the "
+            "weights and this input."
+        )
+
+
+def _summary(steps: list[Step], measured: Tensor, local: _Local, epsilon: float) -> Growth:
+    """Average over images, and over draws; products by their logarithms."""
+    gate, shortcut, rate, whole = (
+        torch.stack(kept, dim=1) for kept in (local.gate, local.shortcut, local.rate, local.whole)
+    )
+    bound = (shortcut + gate * rate).log().cumsum(dim=1)
+    nearest = (measured - bound).amax(dim=(0, 1)).exp()
+
+    def floats(values: Tensor) -> np.ndarray:
+        return values.double().numpy()
+
+    return Growth(
+        steps=tuple(step.name for step in steps),
+        images=measured.shape[1],
+        draws=measured.shape[0],
+        epsilon=epsilon,
+        gate=floats(gate.mean(dim=0)),
+        shortcut=floats(shortcut.mean(dim=0)),
+        rate=floats(rate.mean(dim=0)),
+        log_growth=floats(measured.mean(dim=(0, 1))),
+        log_growth_max=floats(measured.amax(dim=(0, 1))),
+        log_local=floats(whole.log().cumsum(dim=1).mean(dim=0)),
+        log_bound=floats(bound.mean(dim=0)),
+        nearest=floats(nearest),
+    )

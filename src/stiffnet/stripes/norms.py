@@ -1,0 +1,132 @@
+"""The largest singular value of a Jacobian that is known only by its products."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
+
+Product = Callable[[Tensor], Tensor]
+
+NOTHING = 1e-10  # of a vector, below which what is left of it is rounding
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which axis of a value counts the samples, and how many of its entries each sample has."""
+
+    axis: int = 0
+    fold: int = 1
+
+    def rows(self, value: Tensor) -> Tensor:
+        """Return a value as float64 of shape (samples, entries)."""
+        apart = value.movedim(self.axis, 0)
+        return apart.reshape(len(apart) // self.fold, -1).double()
+
+    def like(self, rows: Tensor, value: Tensor) -> Tensor:
+        """Return rows in the shape and precision of a value: the opposite of `rows`."""
+        apart = value.movedim(self.axis, 0)
+        return rows.reshape(apart.shape).movedim(0, self.axis).to(value)
+
+
+def largest_singular_value(
+    forward: Product, backward: Product, start: Tensor, *, iterations: int
+) -> Tensor:
+    """Estimate ‖J‖ for every sample, by Golub and Kahan's bidiagonalisation.
+
+    The estimate is from below and exact once there are as many iterations as entries; every vector
+    is made orthogonal to all before it, in float64.
+
+    Args:
+        forward: J v, for vectors of shape (samples, entries).
+        backward: Jᵀ u.
+        start: Where to begin: random vectors.
+        iterations: Products with J, and as many with its transpose.
+
+    Returns:
+        One norm a sample.
+    """
+    count = min(iterations, start.shape[1])
+    right = [_unit(start)[0]]
+    left: list[Tensor] = []
+    band = start.new_zeros(len(start), count, count)
+    for k in range(count):
+        u, band[:, k, k] = _unit(_orthogonal(forward(right[k]), left))
+        left.append(u)
+        if k + 1 < count:
+            v, band[:, k, k + 1] = _unit(_orthogonal(backward(u), right))
+            right.append(v)
+    norm: Tensor = torch.linalg.matrix_norm(band, ord=2)
+    return norm
+
+
+def jacobian_norm(
+    outputs: Tensor,
+    inputs: tuple[GradientEdge, Tensor],
+    layouts: tuple[Layout, Layout],
+    *,
+    iterations: int,
+    generator: torch.Generator,
+) -> Tensor | None:
+    """Return ‖∂outputs/∂inputs‖ of every sample at this point, in the graph that made `outputs`.
+
+    None where they do not depend on the inputs. Products with J are gradients of products with
+    its transpose, so whatever can be differentiated twice will do.
+
+    Args:
+        outputs: A value with a graph.
+        inputs: The place in the graph, and the value that was there.
+        layouts: Of the inputs and of the outputs.
+        iterations: As for `largest_singular_value`.
+        generator: Draws the vectors to begin with, on the CPU.
+    """
+    edge, value = inputs
+    inner, outer = layouts
+    if not outputs.requires_grad:
+        return None
+    probe = torch.zeros_like(outputs, requires_grad=True)
+    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
+        outputs, edge, probe, create_graph=True, retain_graph=True, allow_unused=True
+    )
+    pulled = gradients[0]
+    if pulled is None:
+        return None
+
+    def forward(v: Tensor) -> Tensor:
+        (pushed,) = torch.autograd.grad(
+            pulled,
+            probe,
+            inner.like(v, value),
+            retain_graph=True,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        return outer.rows(pushed)
+
+    def backward(u: Tensor) -> Tensor:
+        (found,) = torch.autograd.grad(outputs, edge, outer.like(u, outputs), retain_graph=True)
+        return inner.rows(found)
+
+    rows = inner.rows(value)
+    start = torch.randn(rows.shape, generator=generator, dtype=torch.float64).to(rows.device)
+    return largest_singular_value(forward, backward, start, iterations=iterations)
+
+
+def _orthogonal(vector: Tensor, others: list[Tensor]) -> Tensor:
+    """Take out what lies along unit vectors; zeros where that was everything but rounding."""
+    if not others:
+        return vector
+    basis = torch.stack(others, dim=1)
+    before = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
+    for _ in range(2):  # once leaves rounding
+        along = torch.einsum("nkd,nd->nk", basis, vector)
+        vector = vector - torch.einsum("nk,nkd->nd", along, basis)
+    left = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
+    return torch.where(left > NOTHING * before, vector, 0.0)
+
+
+def _unit(vector: Tensor) -> tuple[Tensor, Tensor]:
+    """Return unit vectors and lengths; where there is nothing left, zeros."""
+    length = torch.linalg.vector_norm(vector, dim=1)
+    return vector / torch.where(length > 0, length, 1.0)[:, None], length

@@ -1,0 +1,230 @@
+r"""Attention values over images: how close they are to one constant for each channel.
+
+With s the values of a module, (images, channels), and s̄ their mean over images:
+
+- the **score** is the share of the variance of s that lies between channels and not between the
+  images within them (η² of the channel, 1 for perfect stripes). It says how striped the picture
+  looks. Values that are all the same, in every channel, are perfect stripes too;
+- the **cost** is what constant attention changes in what the module lets through,
+  ‖(s - s̄) ⊗ f‖ / ‖s ⊗ f‖ over all images, f being the rate: 0 where nothing changes. It weighs
+  channels by what they carry, and does not mind whether channels differ, which the score needs
+  them to: near-equal values with a little noise have a low score and cost nothing.
+
+Both come out of one pass, in constant memory and in float64.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stiffnet.attention import Attention
+from stiffnet.attention.asr import ConstantGate
+from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.measure import provenance
+from stiffnet.network.attach import attached
+from stiffnet.network.values import choosers
+from stiffnet.report.stripes import ModuleStripes, StripeReport
+from stiffnet.stripes.batches import limited, on_device
+from stiffnet.stripes.moments import Floats, Moments
+from stiffnet.stripes.spread import Spread
+from stiffnet.trajectory.batch import as_arguments, samples_in
+from stiffnet.trajectory.norms import as_double
+from stiffnet.trajectory.wrappers import plain_run, unwrap
+
+KEEP = 40
+
+
+def stripes(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    limit: int | None = None,
+    keep: int = KEEP,
+    facts: Mapping[str, str] | None = None,
+    on_batch: Callable[[int], None] = lambda samples: None,
+) -> StripeReport:
+    """Look at the values that attached attention modules give to images.
+
+    A value is the number by which a module multiplies the rate of an image and channel. Where it
+    multiplies positions differently, it is the number that comes closest, as in `step_sizes`, and
+    what is left over is part of the cost. Modules that are constant (ASR) are left out.
+
+    Args:
+        model: A network with attached modules. It is run in evaluation mode, without gradients,
+            and left as it was.
+        loader: Batches: images, or (images, labels), or keyword arguments of the model as a
+            dictionary (a key ``labels`` is taken out).
+        limit: Stop after this many images; None takes all.
+        keep: For how many images to keep single values, for the picture: of more, between half of
+            this and all of it are kept, evenly spread. Statistics are over all in any case.
+        facts: What the report should say about where its numbers come from.
+        on_batch: Called after each batch with the number of images in it.
+
+    Raises:
+        StepError: If nothing is attached that chooses step sizes by its input.
+        DataError: If there are fewer than two images.
+        NonFiniteError: If a rate or a value is NaN or infinite; it names the image and the step.
+
+    Example:
+        >>> import stiffnet
+        >>> model = stiffnet.create_model("resnet20_cifar", attention="se")
+        >>> report = stripes(model, [torch.rand(4, 3, 32, 32)])
+        >>> report.samples, len(report.to_frame()), report.values["layer1.0"].shape
+        (4, 9, (4, 16))
+    """
+    for name, value, least in (("limit", limit, 2), ("keep", keep, 1)):
+        if value is not None and value < least:
+            raise DataError(f"`{name}` is {value}. Give {least} or more.")
+    network = unwrap(model)
+    clock = itertools.count()
+    looked = {name: _Looked(name, keep, clock) for name in choosing(network)}
+    modules = choosers(network)
+    samples = 0
+    with plain_run(network):
+        handles = [
+            modules[name].register_forward_hook(partial(_take, look))
+            for name, look in looked.items()
+        ]
+        try:
+            for inputs in limited(loader, limit):
+                args, kwargs = as_arguments(on_device(inputs, network))
+                network(*args, **kwargs)
+                size = samples_in(inputs)
+                samples += size
+                for look in looked.values():
+                    look.check(samples)
+                on_batch(size)
+        finally:
+            for handle in handles:
+                handle.remove()
+    if samples < 2:
+        raise DataError(
+            f"The loader gave {samples} image{'s' if samples != 1 else ''}, and how values differ "
+            "between images needs two or more. Give it more."
+        )
+    ran = sorted((look for look in looked.values() if look.seen), key=lambda look: look.order)
+    told = {key: str(value) for key, value in (facts or {}).items()}
+    names = {sits.at: sits.module for sits in reversed(attached(network))}
+    names |= {sits.name: sits.module for sits in attached(network)}
+    return StripeReport(
+        modules=tuple(look.result(names[look.step], modules[look.step]) for look in ran),
+        samples=samples,
+        number=ran[0].kept.number,
+        facts={"model": type(network).__name__, **told, **provenance(network)},
+    )
+
+
+def choosing(model: nn.Module) -> list[str]:
+    """Name the attached modules whose values depend on the image, by their steps.
+
+    Raises:
+        StepError: If there are none; it says what there is instead.
+    """
+    found = choosers(model)
+    names = [name for name, module in found.items() if not isinstance(module, ConstantGate)]
+    if names:
+        return names
+    kind = type(model).__name__
+    there = ", ".join(sorted({sits.module for sits in attached(model)}))
+    if found:
+        raise StepError(
+            f"What is attached to {kind} ({there}) gives every image the same values: its stripes "
+            "are perfect. Fold it, or attach a module that looks at the image."
+        )
+    if there:
+        raise StepError(
+            f"What is attached to {kind} ({there}) takes the place of norms, and gives no value "
+            "for each channel of a step. Attach a module that scales steps, such as 'se'."
+        )
+    raise StepError(
+        f"Nothing is attached to {kind} that chooses step sizes. Attach a module first, with "
+        "`stiffnet.attach`."
+    )
+
+
+class _Looked:
+    """What was seen of one module so far."""
+
+    def __init__(self, step: str, keep: int, clock: Iterator[int]) -> None:
+        self.step, self.kept, self._clock = step, Spread(keep), clock
+        self.seen, self.order, self.silent = 0, 0, 0
+        self.left_over, self.made = 0.0, 0.0
+
+    def add(self, values: Floats, weights: Floats, pooled: Floats) -> None:
+        """Take in a batch: values, the squared sizes of what they scaled, and pooled inputs."""
+        if not self.seen:
+            channels = values.shape[1]
+            self.order = next(self._clock)
+            self.values, self.weighted, self.inputs = (Moments(channels) for _ in range(3))
+        self.seen += len(values)
+        known = np.isfinite(values)
+        self.silent += int((~known).sum())
+        self.values.add(values, known.astype(float))
+        self.weighted.add(values, weights)
+        self.inputs.add(pooled, np.ones_like(pooled))
+        self.kept.add(values=values, inputs=pooled)
+
+    def check(self, samples: int) -> None:
+        """Refuse a module that did not run once for each image."""
+        if self.seen not in (0, samples):
+            raise StepError(
+                f"The module at step {self.step!r} gave {self.seen} rows of values for {samples} "
+                "images. Give a network that runs each step once, on the whole batch."
+            )
+
+    def result(self, name: str, module: Attention) -> ModuleStripes:
+        return ModuleStripes(
+            step=self.step,
+            module=name,
+            spatial=module.spatial,
+            score=between_share(self.values),
+            cost=self._cost(),
+            silent=self.silent,
+            value_mean=self.values.known_mean(),
+            value_std=self.values.deviation(),
+            input_mean=self.inputs.known_mean(),
+            input_std=self.inputs.deviation(),
+            values=self.kept.rows["values"],
+            inputs=self.kept.rows["inputs"],
+        )
+
+    def _cost(self) -> float:
+        changed = float(self.weighted.squares_around(self.values.mean).sum()) + self.left_over
+        if not self.made:
+            return 0.0 if self.values.weight.any() else float("nan")
+        return float(np.sqrt(changed / self.made))
+
+
+def between_share(values: Moments) -> float:
+    """Share of the variance that lies between channels (η²); NaN where there is no value."""
+    if not values.weight.any():
+        return float("nan")
+    means = Moments(1)
+    means.add(values.mean[:, None], values.weight[:, None])
+    between, within = float(means.squares[0]), float(values.squares.sum())
+    return between / (between + within) if within else 1.0
+
+
+def _take(look: _Looked, module: Attention, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    rate, scaled = as_double(inputs[0]), as_double(output)
+    axes = module.positions(rate)
+    energy = rate.square().sum(axes)
+    fitted = (scaled * rate).sum(axes) / energy
+    pooled = rate.mean(axes)
+    wrong = ~torch.isfinite(pooled) | (energy > 0) & ~torch.isfinite(fitted)
+    if bool(wrong.any()):
+        image = look.seen + int(wrong.any(dim=1).nonzero()[0])
+        raise NonFiniteError(
+            f"The rate or its gate at step {look.step!r} is NaN or infinite for image {image}. "
+            "Check the weights and this input."
+        )
+    if module.spatial:
+        rest = scaled - rate * module.spread(fitted.nan_to_num(0.0), rate)
+        look.left_over += float(rest.square().sum())
+    look.made += float(scaled.square().sum())
+    look.add(*(each.cpu().numpy() for each in (fitted, energy, pooled)))
