@@ -24,6 +24,10 @@ class FoldError(StiffnetError, ValueError):
     """A module that has no exact folded equivalent."""
 
 
+class ExportError(StiffnetError, ValueError):
+    """A network that cannot be written as a file of another format."""
+
+
 class RecipeError(StiffnetError, ValueError):
     """A recipe that contradicts itself."""
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from stiffnet.errors import StiffnetError, StorageError
+from stiffnet.errors import ExportError, StiffnetError, StorageError
 from stiffnet.network import export
-from stiffnet.network.export import ExportError, export_onnx, export_program
+from stiffnet.network.export import export_onnx, export_program
 from tolerances import RTOL
 
 needs_onnx = pytest.mark.skipif(

@@ -15,10 +15,13 @@ from stiffnet.errors import (
     RecipeError,
     UnknownNameError,
 )
+from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attached
+from stiffnet.network.folded import write_folded
 from stiffnet.network.folder import read_folder
 from stiffnet.network.load import open_model
 from stiffnet.train.checkpoint import checkpoints
+from stiffnet.train.folder import RunFolder
 from stiffnet.train.reading import build_recipe
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Audience, Machinery, run
@@ -235,6 +238,25 @@ def test_attention_values_are_kept_after_each_epoch_if_asked(tmp_path):
     assert values["layer3.2"].shape == (7, 64)
     with pytest.raises(RecipeError, match="`--attention-values` are those of modules that scale"):
         run(TINY, tmp_path / "plain", machinery=Machinery(attention_values=7))
+
+
+def test_a_folded_network_is_trained_on_and_a_fused_one_is_not(tmp_path):
+    recipe = replace(TINY, attention="asr:se", epochs=1)
+    run(recipe, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    loaded = open_model(folder.final)
+    for fuse in (False, True):
+        result = fold(loaded.model, torch.rand(1, 3, 8, 8), fuse=fuse, passes=0)
+        write_folded(folder.folded, result.model, result.report.changes, source=loaded, made_by={})
+        on = replace(recipe, model=str(folder.folded), attention="none")
+        if not fuse:
+            run(on, tmp_path / "on")
+            assert open_model(tmp_path / "on/final").options["attention"] is None
+            continue
+        with pytest.raises(CheckpointError, match="is a deployed network, whose norms"):
+            run(on, tmp_path / "more")
+    run(recipe, tmp_path / "run", again=True)
+    assert not folder.folded.exists()
 
 
 def test_attention_that_is_not_there_is_refused(tmp_path):

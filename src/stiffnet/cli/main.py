@@ -11,8 +11,10 @@ import typer
 
 from stiffnet.cli.demo import demo
 from stiffnet.cli.fetch import fetch
+from stiffnet.cli.fold import fold
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
+from stiffnet.cli.stripes import stripes
 from stiffnet.cli.train import train
 from stiffnet.errors import StiffnetError, StorageError
 
@@ -25,7 +27,9 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(fetch)
+app.command()(fold)
 app.command()(measure)
+app.command()(stripes)
 app.command()(train)
 app.command("list")(listing)
 

@@ -105,7 +105,7 @@ def train(
             audience=follower,
         )
     if result.rank == 0:
-        print(_told(result, wanted.data))
+        print(_told(result, wanted))
 
 
 def _recipe(
@@ -158,14 +158,19 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", Path(name).name)
 
 
-def _told(result: "Result", data: str) -> str:
+def _told(result: "Result", recipe: "Recipe") -> str:
+    from stiffnet.network.folded import split_attention
+
     last, best = result.history[-1], result.best
+    _, constant = split_attention(recipe.attention)
+    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', str(result.folder.path)])}\n"
     return (
         f"Test accuracy after the last epoch: {last['test_top1']:.2%} (top-5 "
         f"{last['test_top5']:.2%}). Best epoch, chosen on the test set: {best['epoch']}, "
         f"{best['test_top1']:.2%}.\n"
         f"The network: {result.folder.final}\n"
         f"Measure it:  {shlex.join(['stiffnet', 'measure', str(result.folder.final)])} "
-        f"--data {shlex.quote(data)}\n"
+        f"--data {shlex.quote(recipe.data)}\n"
+        f"{fold if constant else ''}"
         f"The log:     {result.folder.log}"
     )

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from stiffnet.errors import StiffnetError
+from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run, unwrap
@@ -36,10 +36,6 @@ BATCHES = (1, 2, 5)
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LARGEST_ONNX = 2**31 - 2**20  # bytes of weights; protobuf ends at two gigabytes
 ABOUT = "about.json"  # in a program, the facts about it
-
-
-class ExportError(StiffnetError, ValueError):
-    """A network that cannot be written as a file of another format."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def open_subject(
 
     Raises:
         DataError: If the data cannot be used.
-        CheckpointError: If the network's classes are not those of the data.
+        CheckpointError: If the network's classes are not those of the data, or it is fused.
         RecipeError: If the recipe asks for what there is not.
     """
     train, test = open_splits(recipe.data)
@@ -52,6 +52,11 @@ def open_subject(
         attention=attention,
         seed=recipe.seed,
     )
+    if loaded.changes:
+        raise CheckpointError(
+            f"{recipe.model} is a deployed network, whose norms or branches were merged. Train the "
+            "network that it was folded from."
+        )
     _same_classes(loaded, train.classes)
     _try_out(loaded, train)
     augmentation = Augmentation(

@@ -53,6 +53,11 @@ class RunFolder:
         return self.path / "attention"
 
     @property
+    def folded(self) -> Path:
+        """The network after the last epoch, folded, if somebody did."""
+        return self.path / "folded"
+
+    @property
     def finished(self) -> bool:
         """Whether the run has come to its end."""
         return (self.final / MANIFEST).exists()
@@ -61,7 +66,7 @@ class RunFolder:
         """Remove the run; what somebody else put into the folder stays."""
         self.recipe.unlink(missing_ok=True)
         self.log.unlink(missing_ok=True)
-        for part in (self.checkpoints, self.final, self.best, self.attention):
+        for part in (self.checkpoints, self.final, self.best, self.attention, self.folded):
             shutil.rmtree(part, ignore_errors=True)
 
     def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:

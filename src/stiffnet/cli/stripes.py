@@ -1,0 +1,100 @@
+"""``stiffnet stripes``: how constant the attention of a trained network is."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stiffnet.cli.devices import Device, check_device
+from stiffnet.cli.progress import note, progress
+
+if TYPE_CHECKING:
+    from stiffnet.report.drift import Drift
+
+
+def stripes(
+    source: Annotated[
+        str, typer.Argument(metavar="MODEL|RUN", help="A model folder of ours, or a run.")
+    ],
+    data: Annotated[
+        str, typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder of class folders.")
+    ],
+    limit: Annotated[
+        int, typer.Option(min=0, help="Look at this many images, evenly chosen; 0 means all.")
+    ] = 0,
+    growth: Annotated[
+        int, typer.Option(min=0, help="Also follow noise through the steps for this many images.")
+    ] = 0,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
+    ] = 64,
+    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="For stripes.json and stripes.html; else stripes/MODEL."),
+    ] = None,
+) -> None:
+    """Say how constant attention is over images: a table, a JSON file and a page with pictures.
+
+    Of a run that was trained with `--attention-values`, also how the values settled.
+    """
+    from rich.console import Console
+
+    from stiffnet.cli.fold import _places
+    from stiffnet.cli.measure import _origin
+    from stiffnet.data import open_data
+    from stiffnet.files import atomic_write_all, check_writable
+    from stiffnet.network.load import is_model_name, open_model
+    from stiffnet.report.stripes import page
+    from stiffnet.stripes.growth import growth as follow
+    from stiffnet.stripes.observe import stripes as look
+    from stiffnet.train.folder import RunFolder
+    from stiffnet.train.ranks import make_fabric
+
+    folder = out or Path("stripes") / re.sub(r"[^\w.-]+", "_", Path(source).resolve().name)
+    check_writable(folder)
+    images = open_data(data)
+    named = is_model_name(source) or not Path(source).exists()
+    loaded = open_model(source if named else _places(Path(source))[0])
+    check_device(device)
+    model = loaded.model.to(make_fabric(device=device.value).device)
+    facts = {
+        "model": loaded.name,
+        "form": loaded.form,
+        "weights": _origin(loaded),
+        "data": images.name,
+        "command": shlex.join(["stiffnet", *sys.argv[1:]]),
+    }
+    seen = min(limit or len(images), len(images))
+    with progress(f"looking at {loaded.name}", seen + growth) as advance:
+        batches = images.batches(
+            loaded.preparation, batch_size=batch_size, limit=limit or None, workers=workers
+        )
+        report = look(model, batches, facts=facts, on_batch=advance)
+        if growth:
+            [(few, _)] = images.batches(loaded.preparation, batch_size=growth, limit=growth)
+            report = report.adding(growth=follow(model, few))
+            advance(growth)
+    if not named and RunFolder(Path(source)).attention.is_dir():
+        report = report.adding(drift=_drift(source))
+    console = Console()
+    console.print(report)
+    made = {"stripes.json": report.to_json(), "stripes.html": page(report)}
+    written = atomic_write_all({folder / name: content for name, content in made.items()})
+    console.print(f"Written: {written[0]} and {written[1]}", markup=False, highlight=False)
+
+
+def _drift(run: str) -> "Drift | None":
+    """Return how the values of a run moved, or say why that is left out."""
+    from stiffnet.errors import DataError
+    from stiffnet.stripes.epochs import stripes_over_epochs
+
+    try:
+        return stripes_over_epochs(run)
+    except DataError as error:
+        note(f"how the values moved from epoch to epoch is left out: {error}")
+        return None

@@ -1,0 +1,197 @@
+"""`stiffnet fold` as a user meets it: a run in, the network to deploy out, one sentence else."""
+
+import contextlib
+import hashlib
+import io
+import json
+import shutil
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from stiffnet.cli.main import main
+from stiffnet.network.export import PACKAGES
+from stiffnet.network.load import open_model
+from stiffnet.report.stiffness import StiffnessReport
+from tolerances import RTOL
+
+needs_onnx = pytest.mark.skipif(
+    any(find_spec(name) is None for name in PACKAGES), reason="the optional group onnx"
+)
+
+
+def train(out, attention):
+    settings = ["--set", "epochs=1", "--set", "image_size=8", "--set", "batch_size=20"]
+    command = ["train", "resnet20_cifar", "--data", "generated:40", "--attention", attention]
+    assert main([*command, *settings, "--out", str(out)]) == 0
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny run with constant attention, whose last lines point to `fold`."""
+    out = tmp_path_factory.mktemp("runs") / "a run"
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        train(out, "asr:se")
+    assert f"Fold it:     stiffnet fold '{out}'\n" in said.getvalue()
+    return out
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of it for one test, so that none sees another's files."""
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def outputs(folder):
+    images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(9))
+    with torch.no_grad():
+        return open_model(folder).model(images)
+
+
+def close(one, other):
+    return float((one - other).abs().max() / one.abs().max()) <= RTOL["batch32"]
+
+
+def test_a_run_from_its_training_to_a_measured_folded_network(run, tmp_path, capsys):
+    assert main(["fold", "run", "--program", "net.pt2"]) == 0
+    said = capsys.readouterr()
+    assert "Folded: 9 × asr:se" in said.out
+    assert "Compared on 8 random and 16 real images." in said.out
+    assert "The folded network: run/folded" in said.out
+    assert "The program: net.pt2; outputs differ by" in said.out
+    assert "16 real ones" in said.out
+    assert said.err == ""
+    loaded = open_model(run / "folded")
+    assert (loaded.form, loaded.options["attention"]) == ("folded", None)
+    assert loaded.made_by["source"] == "run/final"
+    assert loaded.made_by["data"] == "generated-train"
+    assert loaded.classes == open_model(run / "final").classes
+    assert close(outputs(run / "final"), outputs(run / "folded"))
+    program = torch.export.load(tmp_path / "net.pt2").module()
+    assert program(torch.zeros(3, 3, 8, 8)).shape == (3, 10)
+    assert main(["measure", "run/folded", "--data", "generated:20", "--out", "seen"]) == 0
+    assert StiffnessReport.load("seen/report.json").facts["form"] == "folded"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.pt2", "run", "seen"]
+
+
+@needs_onnx
+@pytest.mark.slow
+def test_onnx_beside_the_fused_network(run, tmp_path, capsys):
+    import onnxruntime
+
+    command = ["fold", "run", "--fuse", "--onnx", "net.onnx", "--data", "generated:9"]
+    assert main([*command, "--limit", "5"]) == 0
+    said = capsys.readouterr().out
+    assert "8 random and 5 real images" in said
+    assert "net.onnx; outputs differ by" in said
+    session = onnxruntime.InferenceSession("net.onnx")
+    assert session.get_modelmeta().custom_metadata_map["form"] == "folded"
+    assert json.loads((run / "folded/structure.json").read_text())[0]["kind"] == "norm"
+    model = open_model(run / "folded").model
+    for size in (1, 2, 5):
+        images = torch.rand(size, 3, 8, 8)
+        (result,) = session.run(None, {"images": images.numpy()})
+        with torch.no_grad():
+            assert close(model(images), torch.from_numpy(result))
+
+
+def test_a_checkpoint_goes_beside_itself_and_is_not_folded_twice(run, capsys):
+    assert main(["fold", "run/best"]) == 0
+    assert "The folded network: run/best-folded" in capsys.readouterr().out
+    assert main(["fold", "run/best-folded"]) == 2
+    assert "run/best-folded is folded already" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_norms_are_merged_later_and_a_folded_network_gives_way(run):
+    assert main(["fold", "run/best"]) == 0
+    assert main(["fold", "run/best-folded", "--fuse", "--out", "fused"]) == 0
+    assert close(outputs("run/best"), outputs("fused"))
+    assert open_model("fused").changes
+    assert main(["fold", "run/best", "--out", "fused"]) == 0
+    assert not open_model("fused").changes
+
+
+def test_images_that_are_gone_are_a_note_unless_asked_for(run, capsys):
+    recipe = run / "final" / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("generated:40", "cifar10:gone"))
+    manifest = run / "final" / "MANIFEST.json"
+    content = json.loads(manifest.read_text())
+    del content["parts"]["recipe.toml"], content["seal"]
+    manifest.write_text(sealed(content))
+    assert main(["fold", "run"]) == 0
+    said = capsys.readouterr()
+    assert "the run's own images cannot be compared on, so only random ones are" in said.err
+    assert "8 random and 0 real" in said.out
+    assert main(["fold", "run", "--data", "cifar10:gone"]) == 3
+
+
+def sealed(content):
+    text = json.dumps(content, indent=2) + "\n"
+    return json.dumps({**content, "seal": hashlib.sha256(text.encode()).hexdigest()}, indent=2) + (
+        "\n"
+    )
+
+
+def occupied(run):
+    (run / "folded").mkdir()
+    (run / "folded" / "thesis.tex").write_text("years")
+
+
+def unfinished(run):
+    shutil.rmtree(run / "final")
+
+
+def damaged(run):
+    weights = run / "final" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+
+
+def nothing(run):
+    return None
+
+
+BAD = {
+    "nowhere": (nothing, ["none"], 2, "none is neither a run nor a model folder"),
+    "an unfinished run": (unfinished, ["run"], 2, "is not finished. Finish it with"),
+    "a damaged one": (damaged, ["run"], 5, "weights.safetensors"),
+    "a folder of somebody's": (occupied, ["run"], 2, "run/folded holds something else"),
+    "a trained network": (nothing, ["run", "--out", "run/final"], 2, "run/final holds something"),
+    "a file as the folder": (nothing, ["run", "--out", "run/log.jsonl"], 6, "could not be written"),
+    "a folder as the file": (nothing, ["run", "--program", "run"], 6, "run is a folder"),
+    "one file for two": (
+        nothing, ["run", "--onnx", "a", "--program", "./a"], 2, "a file of its own",
+    ),
+    "unknown data": (nothing, ["run", "--data", "cifar11:x"], 2, "Did you mean"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("prepare", "arguments", "status", "words"), BAD.values(), ids=BAD)
+def test_a_mistake_is_one_sentence_and_a_status(run, capsys, prepare, arguments, status, words):
+    prepare(run)
+    before = sorted(run.rglob("*"))
+    assert main(["fold", *arguments]) == status
+    said = capsys.readouterr()
+    assert words in said.err
+    assert len(said.err.splitlines()) == 1
+    assert said.out == ""
+    assert sorted(run.rglob("*")) == before
+
+
+def test_missing_onnx_is_said_before_any_work(run, capsys, monkeypatch):
+    monkeypatch.setattr("stiffnet.network.export.find_spec", lambda name: None)
+    assert main(["fold", "run", "--onnx", "net.onnx"]) == 2
+    assert "pip install 'stiffnet[onnx]'" in capsys.readouterr().err
+    assert not (run / "folded").exists()
+
+
+def test_ordinary_attention_is_left_and_said(tmp_path, capsys):
+    train(tmp_path / "se", "se")
+    assert "Fold it" not in capsys.readouterr().out
+    assert main(["fold", "se"]) == 2
+    said = capsys.readouterr().err
+    assert "Nothing in" in said
+    assert "depends on the input" in said
+    assert not (tmp_path / "se" / "folded").exists()
