@@ -165,6 +165,21 @@ def test_tokens():
     assert fold(model, x, passes=0).report.folded[0].into == ("blocks.0.attn.proj",)
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_attention_without_an_output_projection_takes_it_into_its_values(fused):
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, num_classes=5)
+    model.blocks[0].attn.proj = nn.Identity()
+    model.blocks[0].attn.fused_attn = fused
+    model, x = trained(attach(model, asr("ie"), where="blocks.0")), images(32)
+    result = fold(model, x, passes=0)
+    assert_same(model, result.model, x)
+    assert result.report.folded[0].into == ("blocks.0.attn.qkv",)
+    before, after = (net.blocks[0].attn.qkv.weight for net in (model, result.model))
+    gate = model.blocks[0].step_size.constant()
+    assert torch.equal(before[:384], after[:384])  # queries and keys
+    assert torch.allclose(after[384:], before[384:] * gate[:, None], rtol=1e-5)
+
+
 def test_torchs_attention():
     model = torchvision.models.VisionTransformer(32, 16, 2, 2, 16, 32, num_classes=5)
     nn.init.normal_(model.heads.head.weight)

@@ -124,6 +124,76 @@ def test_a_gate_before_the_addition_is_named():
     assert found(lambda m, x: x + m.a(x).relu())[0].gates == ()
 
 
+def pooled(x):
+    return x.mean((2, 3), keepdim=True)
+
+
+PIXEL = torch.rand(2, 8, 1, 1)
+GATES = {  # on one pixel a gate has as many entries as the rate
+    "pooled": lambda m, f, x: f * pooled(f).sigmoid(),
+    "pooled, on the left": lambda m, f, x: pooled(f).sigmoid() * f,
+    "pooled from the state": lambda m, f, x: f * pooled(x).sigmoid(),
+    "pooled by a layer": lambda m, f, x: f * m.pool(f).sigmoid(),
+    "spread again": lambda m, f, x: f * pooled(f).sigmoid().expand_as(f),
+}
+NO_GATES = {
+    "an activation": lambda m, f, x: f * f.sigmoid(),
+    "a linear unit with a gate": lambda m, f, x: f * m.other(x).sigmoid(),
+    "the distance from the mean": lambda m, f, x: f * (f - pooled(f)).sigmoid(),
+    "two pooled values": lambda m, f, x: pooled(f) * pooled(f).sigmoid(),
+    "nothing": lambda m, f, x: f,
+}
+
+
+class Gated(nn.Module):
+    """A step on maps with a projection for a shortcut, whose rate `gate` may scale."""
+
+    def __init__(self, gate, *, projects=True):
+        super().__init__()
+        self.gate = gate
+        self.body = nn.Sequential(nn.Conv2d(8, 8, 1), nn.ReLU(), nn.Conv2d(8, 8, 1))
+        self.other = nn.Conv2d(8, 8, 1)
+        self.shortcut = nn.Conv2d(8, 8, 1) if projects else nn.Identity()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+
+    def forward(self, x):
+        state = self.shortcut(x)
+        return state + self.gate(self, self.body(x), state)
+
+
+@pytest.mark.parametrize("projects", [True, False])
+@pytest.mark.parametrize("gate", GATES.values(), ids=GATES)
+@pytest.mark.parametrize("side", [1, 5])
+def test_a_gate_is_one_on_maps_of_any_size(gate, projects, side):
+    [step] = steps(Gated(gate, projects=projects), PIXEL.expand(2, 8, side, side))
+    [plain] = steps(Gated(NO_GATES["nothing"], projects=projects), PIXEL)
+    assert step.gates == ("",)
+    assert (
+        (step.identity, step.branch) == (plain.identity, plain.branch) == (not projects, ("body",))
+    )
+    assert step.rate_at.kind == "mul"
+
+
+@pytest.mark.parametrize("product", NO_GATES.values(), ids=NO_GATES)
+def test_a_product_that_is_no_gate_is_none_on_one_pixel_either(product):
+    [step] = steps(Gated(product, projects=False), PIXEL)
+    assert step.gates == ()
+    assert step.rate_at == step.increment_at
+
+
+def test_what_is_nothing_but_a_gate_is_still_the_branch():
+    class Excited(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.se = timm.layers.SqueezeExcite(8)
+
+        def forward(self, x):
+            return x + self.se(x)
+
+    [step] = steps(Excited(), PIXEL.expand(2, 8, 3, 3))
+    assert (step.branch, step.gates) == (("se",), ("se",))
+
+
 class Add(nn.Module):
     def forward(self, x, y):
         return x + y

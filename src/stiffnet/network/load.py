@@ -166,19 +166,32 @@ def create_model(
             raise CheckpointError(_no_pretrained(name, error)) from error
     else:
         model = build(name, num_classes, in_chans, sized, pretrained=False, seed=seed)
-    if attention is not None and attention != NONE:
-        modules = read_attention(attention)
-        for module, options in modules:
-            for name in options.keys() & RESERVED:
-                raise UnknownNameError(
-                    f"There is no option of {module!r} called {name!r}; leave it out."
-                )
-        start = "identity" if pretrained else "paper"
+    if attention is not None:
         with _seeded(seed):
-            for module, options in modules:
-                given: dict[str, Any] = {"start": start, **options}
-                attach(model, module, **given)
+            attach_spelled(model, attention, start="identity" if pretrained else "paper")
     return model
+
+
+def attach_spelled(model: nn.Module, text: str, *, start: str) -> nn.Module:
+    """Attach what a text says, as in ``"asr:se+se,reduction=8"``; ``"none"`` says nothing.
+
+    Raises:
+        UnknownNameError: If there is no such module or option.
+        RecipeError: If the text cannot be read.
+    """
+    modules = [] if text == NONE else read_attention(text)
+    for module, options in modules:
+        for name in options.keys() & RESERVED:
+            raise UnknownNameError(
+                f"There is no option of {module!r} called {name!r}; leave it out."
+            )
+    for module, options in modules:
+        given: dict[str, Any] = {"start": start, **options}
+        attach(model, module, **given)
+    return model
+
+
+backbones.attach_with(attach_spelled)
 
 
 def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) -> Preparation:

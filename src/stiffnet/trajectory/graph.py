@@ -52,6 +52,13 @@ PRODUCTS = frozenset((
 ))  # fmt: skip
 """Functions that are linear as long as only one operand depends on the network's input."""
 
+POOLINGS = frozenset((
+    "mean", "sum", "amax", "amin", "max", "min", "std", "var", "logsumexp",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
+))  # fmt: skip
+"""Functions that make a few numbers out of a map of any size."""
+
 
 @dataclass(eq=False, slots=True)
 class Node:
@@ -72,11 +79,19 @@ class Node:
     weight: int = 0  # how many non-linear functions it took to make it from its inputs
     sums: bool = False  # made by adding several values that depend on the input
     before: int = field(init=False)  # bit i is set where node i is this one or went into it
+    pooled: bool = field(init=False)  # all that went into it was pooled, whatever the map's size
 
     def __post_init__(self) -> None:
         self.before = 1 << self.index
         for node in self.inputs:
             self.before |= node.before
+        same = self.outer or self.inner
+        if self.op == "argument" or same is not None:
+            self.pooled = same is not None and same.pooled
+        else:
+            pools = self.op in POOLINGS and len(self.inputs) == 1
+            values = self.inputs[:1] if self.op in SAME_VALUES else self.inputs  # not `expand_as`'s
+            self.pooled = pools or all(node.pooled for node in values)
 
     def __repr__(self) -> str:
         return f"<{self.index} {self.op} {self.shape}>"

@@ -73,12 +73,23 @@ def _judge(total: Node) -> _Verdict | None:
         return None
     if not left.shape == right.shape == total.shape:
         return None
+    left, right = _without_reading(left, right), _without_reading(right, left)
     for rule in (_identity, _argument, _projection):
         verdict = rule(total, left, right)
         if verdict is not None:
             negated = verdict.state_operand == 1 and total.op.startswith("sub")
             return verdict if not negated and _is_the_way_on(total, verdict.origin) else None
     return None
+
+
+def _without_reading(rate: Node, state: Node) -> Node:
+    """The rate; before its gates, where nothing but them reads the state, as StepNet does.
+
+    Such a gate must not make a branch that left the network elsewhere one that left at the state.
+    """
+    plain = _before_gates(rate)
+    reads = _precedes(state, rate) and plain is not state and not _precedes(state, plain)
+    return plain if reads else rate
 
 
 def _identity(total: Node, left: Node, right: Node) -> _Verdict | None:
@@ -232,7 +243,10 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
         assert source is not None
         site = (product.frame.path, "mul", product.number, operand)
         rate_shape = source.shape
-    ways = [node for origin in verdict.origin for node in _between(origin, rate)]
+    plain = _before_gates(rate)
+    ways = [node for origin in verdict.origin for node in _between(origin, plain)]
+    if not ways:  # nothing but a gate
+        ways = [node for origin in verdict.origin for node in _between(origin, rate)]
     if not ways and rate.op == "argument":  # an addition module: look in the code that calls it
         outside = [node.outer for node in verdict.origin if node.outer is not None]
         ways = [n for a in outside for b in outside if a.frame is b.frame for n in _between(a, b)]
@@ -253,8 +267,9 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
 def _gates(rate: Node) -> Iterator[tuple[Node, int]]:
     """Products that scale the branch just before the addition, outermost first.
 
-    A gate multiplies with a constant, a parameter, or a value with fewer entries. Modules are
-    looked into, so SE, LayerScale or a scale in the block's own code are all found; norms are not.
+    A gate multiplies with a constant, a parameter, a value with fewer entries, or one that was
+    pooled, which on a map of one pixel has as many. Modules are looked into, so SE, LayerScale or a
+    scale in the block's own code are all found; norms are not.
     """
     node: Node | None = rate
     while node is not None:
@@ -274,9 +289,27 @@ def _gates(rate: Node) -> Iterator[tuple[Node, int]]:
             return
 
 
+def _before_gates(rate: Node) -> Node:
+    """What the gates of a rate scale, as far as the code that adds has a value for it."""
+    plain = rate
+    for product, operand in _gates(rate):
+        source = product.operands[operand]
+        while source is not None and source.frame is not rate.frame:
+            if source.op in SAME_VALUES:
+                source = source.inputs[0]
+            else:
+                source = source.outer if source.op == "argument" else None
+        plain = source or plain
+    return plain
+
+
 def _scaled_operand(product: Node) -> int | None:
+    if len(product.operands) != 2:
+        return None
     sizes = [0 if n is None else _size(n) for n in product.operands]
-    if len(sizes) != 2 or sizes[0] == sizes[1]:
+    if sizes[0] == sizes[1]:
+        sizes = [int(n is not None and not n.pooled) for n in product.operands]
+    if sizes[0] == sizes[1]:
         return None
     scaled = sizes.index(max(sizes))
     node = product.operands[scaled]
