@@ -29,6 +29,7 @@ benchmarks: install
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/attention.py
+	$(BIN)/python benchmarks/fold.py
 
 install:
 	@if [ ! -x $(BIN)/python ]; then $(PYTHON) -m venv $(VENV); fi

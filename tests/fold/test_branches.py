@@ -35,7 +35,7 @@ def test_timms_own_function_takes_our_networks():
 
 
 @pytest.mark.parametrize("name", ["acresnet56_cifar", "repvgg_a0"])
-@pytest.mark.parametrize("attention", [None, "asr:se"])
+@pytest.mark.parametrize("attention", [None, "asr:se", "asr:iebn"])
 def test_networks_of_branches_with_a_gate_on_top_and_without(name, attention):
     model, x = create_model(name, num_classes=10, attention=attention), images()
     trained(model)

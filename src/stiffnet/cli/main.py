@@ -20,7 +20,7 @@ from stiffnet.errors import StiffnetError, StorageError
 
 app = typer.Typer(
     name="stiffnet",
-    help="Measure how stiff the residual steps of any timm or torchvision network are.",
+    help="Measure how stiff residual networks are, attach attention to them, fold it away.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

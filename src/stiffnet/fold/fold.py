@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo import OptimizedModule
 
 from stiffnet.attention.asr import ConstantGate, ConstantIEBN
 from stiffnet.errors import FoldError
@@ -27,7 +26,7 @@ from stiffnet.network.gated import take_out
 from stiffnet.network.norms import put_back
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.graph import tensors_in
-from stiffnet.trajectory.wrappers import plain_run, unwrap
+from stiffnet.trajectory.wrappers import plain_run, unready
 
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 """Largest scaled error by dtype. Rounding a weight anew moves it by half a unit in its last place
@@ -74,7 +73,9 @@ def fold(
         >>> timm.create_model("resnet18").load_state_dict(result.model.state_dict())
         <All keys matched successfully>
     """
-    _refuse_unready(model)
+    reason = unready(model)
+    if reason is not None:
+        raise FoldError(f"{type(model).__name__} is not ready to be folded: {reason}")
     args, kwargs = as_arguments(example_for(model) if example is None else example)
     exact = copy.deepcopy(model).double()
     small = _double(resized(args, SAMPLES)), _double(resized(kwargs, SAMPLES))
@@ -96,7 +97,7 @@ def fold(
         refused += [Refused(path, reason) for path, reason in left.items()]
     if not folded:
         raise FoldError(_nothing(model, refused, fuse=fuse))
-    exact_error = _compare(copy.deepcopy(model).double(), exact, *small, _unchanged(folded))
+    exact_error = _compare(copy.deepcopy(model).double(), exact, *small, _unchanged(folded, exact))
     made = _rounded(exact, model)
     scaled_error = _compare(model, made, args, kwargs)
     images = max((len(t) for t in tensors_in((args, kwargs)) if t.ndim), default=1)
@@ -106,21 +107,6 @@ def fold(
         tuple(changes),
     )  # fmt: skip
     return FoldResult(made, report)
-
-
-def _refuse_unready(model: nn.Module) -> None:
-    name = type(model).__name__
-    if unwrap(model) is not model or any(
-        isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()
-    ):
-        raise FoldError(f"This {name} is wrapped or compiled; fold the network itself.")
-    training = next((path for path, module in model.named_modules() if module.training), None)
-    if training is not None:
-        where = f"its {training!r}" if training else "it"
-        raise FoldError(
-            f"{name} is not ready to be folded: {where} is in training mode, in which norms use "
-            "the batch. Call `model.eval()` first."
-        )
 
 
 def _fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], list[Refused]]:
@@ -220,12 +206,14 @@ def _take_out(
     return folded
 
 
-def _unchanged(folded: Sequence[Folded]) -> list[str]:
+def _unchanged(folded: Sequence[Folded], made: nn.Module) -> list[str]:
     """Paths of modules in which something was folded and whose own results stay what they were.
 
-    Those are the modules around both ends of every fold that they have a part in.
+    Those are the modules around both ends of every fold that they have a part in, as far as they
+    are still there.
     """
     paths = {path for item in folded for path in _around(item.name)}
+    paths &= {path for path, _ in made.named_modules()}
     return sorted(
         path
         for path in paths

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.trajectory.graph import tensors_in
-from stiffnet.trajectory.wrappers import plain_run, unwrap
+from stiffnet.trajectory.wrappers import plain_run, unready
 
 TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-10}
 """Largest scaled error by dtype. Seven untrained networks, ResNet-164 and a ViT among them, came
@@ -176,15 +176,9 @@ def require_onnx() -> None:
 
 def _refuse_unready(model: nn.Module, dtypes: Iterable[torch.dtype]) -> None:
     name = type(model).__name__
-    if unwrap(model) is not model:
-        raise ExportError(f"This {name} is wrapped or compiled. Export the network inside it.")
-    training = next((path for path, module in model.named_modules() if module.training), None)
-    if training is not None:
-        where = f"its {training!r}" if training else "it"
-        raise ExportError(
-            f"{name} is not ready to be exported: {where} is in training mode. "
-            "Call `model.eval()` first."
-        )
+    reason = unready(model)
+    if reason is not None:
+        raise ExportError(f"{name} is not ready to be exported: {reason}")
     allowed = set(dtypes)
     strange = {p.dtype for p in model.parameters() if p.is_floating_point()} - allowed
     if strange:

@@ -24,6 +24,21 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
+def unready(model: nn.Module) -> str | None:
+    """Say what to do before a network can be deployed, or None if it is ready."""
+    from torch._dynamo import OptimizedModule
+
+    if unwrap(model) is not model or any(
+        isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()
+    ):
+        return "it is wrapped or compiled. Give the network inside."
+    training = next((path for path, module in model.named_modules() if module.training), None)
+    if training is None:
+        return None
+    where = f"its {training!r}" if training else "it"
+    return f"{where} is in training mode. Call `model.eval()` first."
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Put `model` in evaluation mode, then give every submodule back the mode it had."""
