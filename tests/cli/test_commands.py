@@ -14,7 +14,7 @@ from PIL import Image
 from stiffnet.cli.main import main
 from stiffnet.data.images import Preparation
 from stiffnet.network.folder import write_folder
-from stiffnet.network.load import create_model
+from stiffnet.network.load import create_model, open_model
 from stiffnet.report.stiffness import StiffnessReport
 
 COMMAND = [sys.executable, "-m", "stiffnet"]
@@ -177,7 +177,18 @@ def test_the_demo_tells_its_story(tmp_path, capsys):
     assert main(["demo", "--out", "demo"]) == 0
     said = capsys.readouterr().out
     assert "demo/report.html" in said.splitlines()[-1]
+    assert "stiffnet measure demo/folded --data digits" in said
     before, after = (StiffnessReport.load(f"demo/{name}.json") for name in ("before", "after"))
     assert after.accuracy > 0.9 > before.accuracy
-    assert main(["measure", "demo/run/final", "--data", "digits", "--limit", "20"]) == 0
-    assert json.loads((tmp_path / "demo/run/final/MANIFEST.json").read_text())["form"] == "train"
+    for name, folder in (("train", "demo/run/final"), ("folded", "demo/folded")):
+        command = ["measure", folder, "--data", "digits", "--limit", "200", "--out", name]
+        assert main(command) == 0
+        assert json.loads((tmp_path / folder / "MANIFEST.json").read_text())["form"] == name
+    trained, folded = (StiffnessReport.load(f"{name}/report.json") for name in ("train", "folded"))
+    assert folded.facts["form"] == "folded"
+    assert folded.accuracy == trained.accuracy
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert 'id="folded"' in page
+    for name in ("demo/run/final", "demo/folded"):
+        parameters = sum(p.numel() for p in open_model(tmp_path / name).model.parameters())
+        assert f">{parameters:,}</td>" in page

@@ -14,7 +14,8 @@ import pytest
 import stiffnet.report
 from report.cases import RESNET, VIT, thin, view
 from report.parsed import Parsed, colours
-from stiffnet.report.page import json_block, stiffness_page
+from stiffnet.report.frame import json_block
+from stiffnet.report.page import stiffness_page
 from stiffnet.report.theme import TO_DARK
 
 SMALL = ((3, (16, 8, 8)), (2, (32, 4, 4)))

@@ -53,10 +53,10 @@ def fold(
     from stiffnet.network.folded import write_folded
     from stiffnet.network.load import open_model
 
-    model_folder, default = _places(source)
+    model_folder, default = places(source)
     folder = out or default
     check_writable(folder)
-    _refuse_strangers(folder)
+    refuse_strangers(folder)
     _check_files(onnx, program)
     if onnx is not None:
         require_onnx()
@@ -87,7 +87,7 @@ def fold(
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
-def _places(source: Path) -> tuple[Path, Path]:
+def places(source: Path) -> tuple[Path, Path]:
     """Return the folder with the network, and where its folded one goes if nobody says."""
     from stiffnet.errors import CheckpointError
     from stiffnet.network.folder import MANIFEST
@@ -109,7 +109,7 @@ def _places(source: Path) -> tuple[Path, Path]:
     )
 
 
-def _refuse_strangers(folder: Path) -> None:
+def refuse_strangers(folder: Path) -> None:
     """Let a folded network be replaced by a new one, and nothing else."""
     from stiffnet.errors import CheckpointError, FoldError
     from stiffnet.network.folder import FOLDED, read_folder

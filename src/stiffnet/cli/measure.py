@@ -74,7 +74,7 @@ def measure(
     facts = {
         "model": loaded.name,
         "form": loaded.form,
-        "weights": _origin(loaded),
+        "weights": origin(loaded),
         "data": images.name,
         "command": shlex.join(["stiffnet", *sys.argv[1:]]),
     }
@@ -141,7 +141,8 @@ def _few(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _origin(loaded: "LoadedModel") -> str:
+def origin(loaded: "LoadedModel") -> str:
+    """Tell where the weights come from; random ones are noted for the user too."""
     if loaded.made_by.get("weights") == "random":
         seed = loaded.made_by["seed"]
         note(f"no weights were given: {loaded.name} is measured as initialised with seed {seed}.")

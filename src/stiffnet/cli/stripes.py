@@ -44,8 +44,8 @@ def stripes(
     """
     from rich.console import Console
 
-    from stiffnet.cli.fold import _places
-    from stiffnet.cli.measure import _origin
+    from stiffnet.cli.fold import places
+    from stiffnet.cli.measure import origin
     from stiffnet.data import open_data
     from stiffnet.files import atomic_write_all, check_writable
     from stiffnet.network.load import is_model_name, open_model
@@ -59,13 +59,13 @@ def stripes(
     check_writable(folder)
     images = open_data(data)
     named = is_model_name(source) or not Path(source).exists()
-    loaded = open_model(source if named else _places(Path(source))[0])
+    loaded = open_model(source if named else places(Path(source))[0])
     check_device(device)
     model = loaded.model.to(make_fabric(device=device.value).device)
     facts = {
         "model": loaded.name,
         "form": loaded.form,
-        "weights": _origin(loaded),
+        "weights": origin(loaded),
         "data": images.name,
         "command": shlex.join(["stiffnet", *sys.argv[1:]]),
     }
@@ -81,9 +81,10 @@ def stripes(
             advance(growth)
     if not named and RunFolder(Path(source)).attention.is_dir():
         report = report.adding(drift=_drift(source))
+    heading = f"Attention in {loaded.name} on {images.name}"
     console = Console()
     console.print(report)
-    made = {"stripes.json": report.to_json(), "stripes.html": page(report)}
+    made = {"stripes.json": report.to_json(), "stripes.html": page(report, heading=heading)}
     written = atomic_write_all({folder / name: content for name, content in made.items()})
     console.print(f"Written: {written[0]} and {written[1]}", markup=False, highlight=False)
 

@@ -12,18 +12,22 @@ from stiffnet.report.findings import (
     images,
     stiffest_steps,
 )
+from stiffnet.report.folded import FoldView, forms_table, saving
 from stiffnet.report.frame import framed, marked_up
 from stiffnet.report.text import clean, count, finite, number, percent, with_error
 from stiffnet.report.view import StiffnessView
 
 
-def stiffness_page(views: Sequence[StiffnessView], *, heading: str) -> str:
+def stiffness_page(
+    views: Sequence[StiffnessView], *, heading: str, fold: FoldView | None = None
+) -> str:
     """Return one HTML page on one or several measured networks.
 
     Args:
         views: The networks, for example one before and after training; with the same steps they
             are overlaid in the chart of NSI.
         heading: What the page is about.
+        fold: What one of them became when it was folded, if it was.
     """
     assert views, "a page shows at least one network"
     figures, sections = _figures(views)
@@ -36,6 +40,7 @@ def stiffness_page(views: Sequence[StiffnessView], *, heading: str) -> str:
         comparison=[marked_up(sentence) for sentence in comparison(views)],
         networks=[_network(view) for view in views],
         sections=sections,
+        fold=None if fold is None else _folded(fold),
     )
 
 
@@ -57,6 +62,17 @@ def _network(view: StiffnessView) -> dict[str, Any]:
             ),
         ],
         "facts": [(clean(key, longest=80), clean(value)) for key, value in view.facts.items()],
+    }
+
+
+def _folded(view: FoldView) -> dict[str, Any]:
+    """Return what the page says about the forms of a folded network."""
+    return {
+        "saving": marked_up(saving(view)),
+        "table": forms_table(view),
+        "tested": images(view.tested),
+        "batch": images(view.batch),
+        "passes": count(view.passes),
     }
 
 

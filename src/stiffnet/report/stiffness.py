@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 
 from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
+from stiffnet.report.folded import FoldView
 from stiffnet.report.page import stiffness_page
 from stiffnet.report.sealed import packed, sealed, unpacked, unsealed
 from stiffnet.report.terminal import steps_table, summary as terminal_summary
@@ -337,13 +338,17 @@ class StiffnessReport:
 
 
 def page(
-    reports: Sequence[StiffnessReport], *, titles: Sequence[str] = (), heading: str = ""
+    reports: Sequence[StiffnessReport],
+    *,
+    titles: Sequence[str] = (),
+    heading: str = "",
+    fold: FoldView | None = None,
 ) -> str:
-    """One HTML page that shows one report, or several side by side."""
+    """One HTML page that shows one report, or several side by side, and what folding did."""
     names = list(titles) or [""] * len(reports)
     views = [report.view(title) for report, title in zip(reports, names, strict=True)]
     heading = heading or " and ".join(dict.fromkeys(view.title for view in views))
-    return stiffness_page(views, heading=heading)
+    return stiffness_page(views, heading=heading, fold=fold)
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """The figures on attention values, as functions of views; plotly draws them in a notebook too."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,8 +120,17 @@ def growth_figure(growth: Growth) -> go.Figure:
                 + f"{name}: %{{customdata[1]}} times<extra></extra>",
             )
         )
-    figure.update_yaxes(type="log", exponentformat="power", rangemode="normal", dtick=None)
+    figure.update_yaxes(
+        type="log", exponentformat="power", rangemode="normal", dtick=_decades(figure)
+    )
     return figure
+
+
+def _decades(figure: go.Figure) -> int | None:
+    """Return how many decades to go from tick to tick; None, as the chart likes, where few are."""
+    shown = [math.log10(y) for trace in figure.data for y in trace.y if y]
+    covered = max(shown, default=0.0) - min(shown, default=0.0)
+    return math.ceil(covered / 8) if covered > 2 else None
 
 
 def chosen_channels(channels: int) -> list[int]:

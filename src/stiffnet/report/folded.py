@@ -1,0 +1,102 @@
+"""A network before and after folding: its forms side by side, in a table and in a sentence."""
+
+from dataclasses import dataclass
+
+from stiffnet.report.findings import Sentence, Strong
+from stiffnet.report.tables import Cell, Column, Row, Table
+from stiffnet.report.text import MISSING, clean, count, finite, fixed, number, percent
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of a network, and what a pass of it costs; None is what nobody knows."""
+
+    name: str
+    accuracy: float | None
+    """On the images that `FoldView.tested` counts."""
+    parameters: int
+    macs: int | None
+    """Multiplications with addition, an image."""
+    rate: float | None
+    """Images a second."""
+    scaled_error: float | None = None
+    """Largest difference of its outputs from the first form's, over the largest output."""
+
+
+@dataclass(frozen=True)
+class FoldView:
+    """The forms of one network, ready to be shown; names are a user's, and neutralised."""
+
+    forms: tuple[Form, ...]
+    """As it was trained, then the others."""
+    tested: int
+    """Images that the accuracy is over."""
+    batch: int
+    """Images in a pass that was timed."""
+    passes: int
+    """Of each form; the rate is by their median, and the forms took turns."""
+
+    def __post_init__(self) -> None:
+        assert len(self.forms) > 1, "a form is compared with another"
+
+
+def forms_table(view: FoldView) -> Table:
+    """Return one row a quantity, and one column a form."""
+    forms = view.forms
+    rows = (
+        ("Accuracy", [_accuracy(form.accuracy) for form in forms]),
+        ("Parameters", [count(form.parameters) for form in forms]),
+        ("MACs an image", [count(form.macs) for form in forms]),
+        ("Images/s", [count(form.rate) for form in forms]),
+        ("Scaled error", [_error(form.scaled_error) for form in forms]),
+    )
+    return Table(
+        "The network in its forms",
+        (Column("", numeric=False), *(Column(clean(form.name, longest=40)) for form in forms)),
+        tuple(Row((Cell(name), *map(Cell, texts))) for name, texts in rows),
+    )
+
+
+def saving(view: FoldView) -> Sentence:
+    """Say what the second form saves of the first, what it leaves alone, and how fast others are.
+
+    >>> from stiffnet.report.findings import plain
+    >>> forms = Form("trained", 0.9, 1000, 5, 10.0), Form("folded", 0.9, 950, 5, 12.0, 3e-7)
+    >>> plain(saving(FoldView(forms, 20, 8, 5)))
+    'Folded, it has 50 parameters fewer (5.0 %), takes 1.20 times as many images a second and \
+is as accurate; outputs differ by 3e-07 of the largest.'
+    """
+    first, second, *others = view.forms
+    fewer = first.parameters - second.parameters
+    share = percent(fewer / first.parameters) if first.parameters else MISSING
+    sentence: list[str | Strong] = [
+        f"{clean(second.name, longest=40).capitalize()}, it has ",
+        Strong(f"{count(fewer)} parameters fewer"),
+        f" ({share}), takes ",
+        Strong(f"{_times(second, first)} times"),
+        " as many images a second",
+    ]
+    for form in others:
+        sentence += [f" ({clean(form.name, longest=40)}: ", Strong(_times(form, first)), ")"]
+    sentence.append(" and ")
+    if first.accuracy == second.accuracy:
+        sentence.append("is as accurate")
+    else:
+        sentence += ["is right on ", Strong(_accuracy(second.accuracy))]
+        sentence.append(f" of the images instead of {_accuracy(first.accuracy)}")
+    return (*sentence, f"; outputs differ by {_error(second.scaled_error)} of the largest.")
+
+
+def _times(form: Form, first: Form) -> str:
+    known = finite(form.rate) and finite(first.rate)
+    return number(form.rate / first.rate, 3) if known else MISSING  # type: ignore[operator]
+
+
+def _accuracy(share: float | None) -> str:
+    known = finite(share)
+    return MISSING if known is None else f"{fixed(100 * known, 1)} %"
+
+
+def _error(value: float | None) -> str:
+    known = finite(value)
+    return MISSING if known is None else f"{known:.0e}"
