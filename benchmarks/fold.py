@@ -4,9 +4,10 @@
 
 For each backbone, in one process: the plain network, one with every attention module, the folded
 ASR of every module that folds, and the plain network with its norms merged. Passes of all take
-turns in random order; a ratio is the median over rounds of its images/s against the plain
-backbone's in the same round. Exits with 1 if folded networks are slower than 0.99 of the plain one,
-or the fused one does not reach what is asked of it.
+turns in random order, and a ratio is that of the fastest passes: other work on the machine only ever
+slows a pass down. The plain network is there twice, which says how far that goes. Exits with 1 if
+folded networks are slower than 0.99 of the plain one, or the fused one does not reach what is asked
+of it.
 """
 
 import argparse
@@ -37,7 +38,7 @@ class Backbone:
 
 
 BACKBONES = (
-    Backbone("resnet164_cifar", 32, 64, 1.2),
+    Backbone("resnet164_cifar", 32, 32, 1.2),
     Backbone("torchvision:resnet50", 224, 4, 1.03),
 )
 
@@ -83,31 +84,28 @@ def main() -> int:
         images = torch.rand(backbone.batch, 3, backbone.size, backbone.size)
         made = networks(backbone, images)
         found = speeds(made, images, args.rounds)
-        ratio = {
-            name: [own / plain for own, plain in zip(values, found["plain"], strict=True)]
-            for name, values in found.items()
-        }
-        middle = {name: statistics.median(values) for name, values in ratio.items()}
+        best = {name: max(values) for name, values in found.items()}
+        ratio = {name: value / best["plain"] for name, value in best.items()}
         print(
             f"\n{backbone.name}, {backbone.size} pixels, batch {backbone.batch}, {args.rounds} "
-            f"rounds; plain: {statistics.median(found['plain']):.1f} images/s, and "
-            f"{middle['plain, again']:.3f} of that when it is timed twice"
+            f"rounds; plain: {best['plain']:.1f} images/s, and "
+            f"{ratio['plain, again']:.3f} of that when it is timed twice"
         )
         print("| module | with it | folded ASR | drop | drop in the paper |")
         print("|---|--:|--:|--:|--:|")
         for entry in ATTENTION:
-            own, folded = middle[entry.name], middle.get(f"folded {entry.name}")
+            own, folded = ratio[entry.name], ratio.get(f"folded {entry.name}")
             paper = PAPER.get(entry.name) if backbone.name == "resnet164_cifar" else None
             print(
                 f"| {entry.name} | {own:.3f} | {'-' if folded is None else f'{folded:.3f}'} "
                 f"| {100 * (1 - own):.1f} % | {'-' if paper is None else f'{paper:.1f} %'} |"
             )
-        pooled = statistics.median(
-            value for name, values in ratio.items() if name.startswith("folded") for value in values
+        middle = statistics.median(
+            value for name, value in ratio.items() if name.startswith("folded")
         )
         for what, reached, asked in (
-            ("folded (all modules)", pooled, FOLDED),
-            ("fused", middle["fused"], backbone.fused),
+            ("folded (median of the modules)", middle, FOLDED),
+            ("fused", ratio["fused"], backbone.fused),
         ):
             met &= reached >= asked
             word = "met" if reached >= asked else "MISSED"

@@ -195,3 +195,8 @@ def test_ordinary_attention_is_left_and_said(tmp_path, capsys):
     assert "Nothing in" in said
     assert "depends on the input" in said
     assert not (tmp_path / "se" / "folded").exists()
+
+
+def test_a_file_cannot_be_where_the_network_goes(run, capsys):
+    assert main(["fold", "run", "--out", "there", "--onnx", "there"]) == 6
+    assert "there is a folder. Give the name of a file" in capsys.readouterr().err

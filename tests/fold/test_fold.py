@@ -1,6 +1,7 @@
 """Folding a constant gate: what comes out, what is refused, and what stays as it was."""
 
 import copy
+import threading
 
 import pytest
 import timm
@@ -148,7 +149,7 @@ def test_beside_an_ordinary_module_the_constant_one_folds_and_the_other_stays():
 
 
 def test_a_constant_gate_outside_an_ordinary_one_is_refused():
-    with pytest.raises(FoldError, match=r"'layer1.0.step_size_2' \(what comes out of .* elsewhere"):
+    with pytest.raises(FoldError, match=r"step_size_2' \(it lies outside of layer1.0.step_size"):
         fold(resnet("se+asr:se"), images(), passes=0)
 
 
@@ -378,7 +379,7 @@ def test_wrapped_networks_and_unsuitable_examples_are_refused():
     model = resnet()
     with pytest.raises(FoldError, match="wrapped or compiled"):
         fold(nn.DataParallel(model).eval(), images(), passes=0)
-    with pytest.raises(FoldError, match="cannot be run in float64 on this example"):
+    with pytest.raises(FoldError, match=r"CifarResNet cannot be run on this example: .*Give one"):
         fold(model, torch.rand(1, 4, 32, 32), passes=0)
 
 
@@ -387,6 +388,136 @@ def test_a_gate_that_is_not_a_number_is_refused():
     with torch.no_grad():
         model.layer1[0].step_size.psi[0, 3] = float("nan")
     with pytest.raises(FoldError, match=r"'layer1.0.step_size' \(its step size is not a finite"):
+        fold(model, images(), passes=0)
+
+
+def _clip(y):
+    return y.clamp_(-8, 8)
+
+
+IN_PLACE = {
+    "a part of it": lambda y: (_clip(y[:, :1]), y)[1],
+    "a view of it": lambda y: (_clip(y.flatten(1)), y)[1],
+    "its data": lambda y: (setattr(y, "data", y.data.clamp(-8, 8)), y)[1],
+    "itself, and nothing is returned": lambda y: _clip(y) is None,
+}
+
+
+class Writes(nn.Module):
+    """Changes what it is given, as an in-place activation on a part does."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def forward(self, y):
+        result = self.change(y)
+        return y if result is False else result
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_value_that_is_changed_in_place_is_found_out(name):
+    def code(m, x):
+        value = m.a(x)
+        m.w(value)
+        return m.gate_here(value)
+
+    model = branch(code, a=conv(), w=Writes(IN_PLACE[name]))
+    with pytest.raises(FoldError, match=r"changed in place|does not commute"):
+        fold(model, images(8), passes=0)
+
+
+def test_a_branch_that_is_off_on_the_example_is_folded_too():
+    model = branch(lambda m, x: m.gate_here(F.relu(m.a(x)) + F.relu(-m.b(x))), a=conv(), b=conv())
+    with torch.no_grad():
+        model.b.bias.fill_(50)
+        gates(model)[0].psi.abs_()
+    made = fold(model, images(8), passes=0).model
+    assert_same(model, made, 100 * images(8))
+
+
+def test_hooks_are_not_lost():
+    model = resnet()
+    model.layer1[0].step_size.register_forward_hook(lambda m, i, o: o.clamp(-8, 8))
+    with pytest.raises(FoldError, match=r"'layer1.0.step_size' \(it has forward hooks"):
+        fold(model, images(), passes=0)
+    model = resnet(None)
+    model.bn1.register_forward_hook(lambda m, i, o: o.clamp(-8, 8))
+    result = fold(model, images(), fuse=True, passes=0)
+    assert [(left.name, left.reason) for left in result.report.refused] == [
+        ("bn1", "it has forward hooks, which would be lost with it")
+    ]
+    assert_same(model, result.model, 10 * images())
+
+
+def test_a_network_that_casts_by_itself():
+    model = branch(lambda m, x: m.gate_here(m.a(x.float() / 255).type_as(x.float())), a=conv())
+    x = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
+    result = fold(model, x, passes=0)
+    assert result.report.exact_error is None
+    assert_same(model, result.model, x)
+
+
+def test_what_the_caller_has_switched_on_does_not_matter():
+    model, x = resnet("asr:iebn+asr:se"), images()
+    state = torch.get_rng_state()
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        made = fold(model, x, fuse=True, passes=0).model
+    assert torch.equal(torch.get_rng_state(), state)
+    assert_same(model, made, x)
+    assert not any(parameter.is_inference() for parameter in made.parameters())
+
+
+class Counts(nn.Linear):
+    """A layer that remembers how often it ran."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x)
+
+
+def test_the_given_network_is_not_even_run():
+    model = nn.Sequential(Counts(4, 4), nn.BatchNorm1d(4)).eval()
+    fold(model, torch.randn(3, 4), fuse=True, passes=1)
+    assert model[0].calls == 0
+
+
+class Bare(nn.Module):
+    """A convolution of a user's, without a place for a bias."""
+
+    def __init__(self, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3, 1, 1))
+        if bias:
+            self.register_parameter("bias", None)
+
+    def forward(self, x):
+        return F.conv2d(x, self.weight)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_that_takes_no_bias_keeps_its_norm(bias):
+    model = nn.Sequential(Bare(bias), nn.BatchNorm2d(3), nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))
+    result = fold(trained(model), images(4), fuse=True, passes=0)
+    assert [left.reason for left in result.report.refused] == ["0 has no place for a bias"]
+    assert_same(model, result.model, images(4))
+
+
+def test_unsuitable_networks_get_a_sentence():
+    with pytest.raises(FoldError, match=r"this is 'resnet18'. Build it first"):
+        fold("resnet18", images())
+    model = resnet()
+    model.fc.weight.data.fill_(float("nan"))
+    with pytest.raises(FoldError, match="gives numbers on this example that are not finite"):
+        fold(model, images(), passes=0)
+    model = branch(lambda m, x: m.gate_here(m.a(x)) is None, a=conv())
+    with pytest.raises(FoldError, match="gives no tensor that could be compared"):
+        fold(model, images(8), passes=0)
+    model = resnet()
+    model.lock = threading.Lock()
+    with pytest.raises(FoldError, match="CifarResNet cannot be copied"):
         fold(model, images(), passes=0)
 
 

@@ -5,7 +5,8 @@ import torch
 
 from fold.generated import Chain, generate
 from stiffnet.attention.asr import ConstantGate
-from stiffnet.fold.fold import TOLERANCES, fold
+from stiffnet.fold.fold import fold
+from stiffnet.fold.verify import TOLERANCES
 
 SHARE = 25
 

@@ -57,7 +57,7 @@ def fold(
     folder = out or default
     check_writable(folder)
     refuse_strangers(folder)
-    _check_files(onnx, program)
+    _check_files(folder, onnx, program)
     if onnx is not None:
         require_onnx()
     loaded = open_model(model_folder)
@@ -127,13 +127,13 @@ def refuse_strangers(folder: Path) -> None:
         )
 
 
-def _check_files(*files: Path | None) -> None:
+def _check_files(folder: Path, *files: Path | None) -> None:
     from stiffnet.errors import FoldError, StorageError
     from stiffnet.files import check_writable
 
     wanted = [path for path in files if path is not None]
     for path in wanted:
-        if path.is_dir():
+        if path.is_dir() or path.resolve() == folder.resolve():
             raise StorageError(f"{path} is a folder. Give the name of a file to write.")
         check_writable(path.parent)
     if len({path.resolve() for path in wanted}) < len(wanted):

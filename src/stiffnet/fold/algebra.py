@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.ops import FrozenBatchNorm2d
 
+from stiffnet.attention.asr import ConstantIEBN
 from stiffnet.fold.reading import Op, Reading, Refusal
 from stiffnet.trajectory.graph import Node
 
@@ -63,13 +64,19 @@ _COMPUTED = "its {} is computed anew in every pass (parametrised or standardised
 
 def _own(reading: Reading, tensor: Any, what: str) -> str:
     """Name of a tensor that is the network's own, has one name and is used once."""
+    name = _named(reading, tensor, what)
+    if reading.uses[id(tensor)] > 1:
+        raise Refusal(f"{name!r} is used {reading.uses[id(tensor)]} times in one pass")
+    return name
+
+
+def _named(reading: Reading, tensor: Any, what: str) -> str:
+    """Name of a tensor that is the network's own and has one name."""
     names = reading.names.get(id(tensor), []) if isinstance(tensor, Tensor) else []
     if not names:
         raise Refusal(_COMPUTED.format(what))
     if len(names) > 1:
         raise Refusal(f"its {what} is tied: {' and '.join(map(repr, names))} are one tensor")
-    if reading.uses[id(tensor)] > 1:
-        raise Refusal(f"{names[0]!r} is used {reading.uses[id(tensor)]} times in one pass")
     return names[0]
 
 
@@ -180,13 +187,15 @@ LAYERS: dict[str, Callable[[Reading, Op], Layer]] = {
 """The operations that hold a factor, by the names of their functions."""
 
 
-def frozen_norm(reading: Reading, node: Node, norm: FrozenBatchNorm2d) -> Layer:
-    """A batch norm of buffers, as torchvision has it, whose code hides that it is one."""
+def whole_norm(reading: Reading, node: Node, norm: FrozenBatchNorm2d | ConstantIEBN) -> Layer:
+    """A batch norm whose own code hides that it is one: of buffers, or with a constant gate."""
     shape = tuple(norm.weight.shape)
     holders = [
-        Holder(tensor, _own(reading, tensor, what), shape, shape)
+        Holder(tensor, _named(reading, tensor, what), shape, shape)
         for tensor, what in ((norm.weight, "weight"), (norm.bias, "bias"))
     ]
+    if sum(frame.module is norm for frame in reading.frames) > 1:
+        raise Refusal(f"{node.called.path if node.called else 'it'} is called more than once")
     return Layer(node, (*shape, 1, 1), tuple(holders))
 
 

@@ -11,12 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.ops import FrozenBatchNorm2d
 
-from stiffnet.fold.algebra import LAYERS, Layer, frozen_norm, is_parameter, parameter_layer
+from stiffnet.attention import Attention
+from stiffnet.attention.asr import ConstantGate, ConstantIEBN
+from stiffnet.fold.algebra import LAYERS, Layer, is_parameter, parameter_layer, whole_norm
 from stiffnet.fold.reading import Op, Reading, Refusal
 from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, Frame, Node
 
@@ -40,7 +43,7 @@ MOVES = SELECTIONS | SAME_VALUES | frozenset((
 """Linear functions of their first argument."""
 
 ONE_SIDED = frozenset((
-    "relu", "relu_", "leaky_relu", "leaky_relu_", "prelu", "threshold", "max_pool1d", "max_pool2d",
+    "relu", "relu_", "leaky_relu", "leaky_relu_", "prelu", "max_pool1d", "max_pool2d",
     "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "amax",
 ))  # fmt: skip
 """Functions that commute with a factor that is not negative."""
@@ -132,14 +135,27 @@ def _back(value: Node, user: Node | Frame, walked: _Back) -> Iterator[Way]:
         yield from _back(value.outer, value.frame, walked)
     elif value.op == "call":
         assert value.called is not None
-        if isinstance(value.called.module, FrozenBatchNorm2d):
-            yield walked.at(frozen_norm(walked.reading, value, value.called.module))
+        module = value.called.module
+        if isinstance(module, FrozenBatchNorm2d) or _is_plain(module):
+            yield walked.at(whole_norm(walked.reading, value, module))
+        elif isinstance(module, Attention) and not isinstance(module, ConstantGate):
+            raise Refusal(
+                f"it lies outside of {_module(value)}, whose step size depends on the input; "
+                "attach it before that one"
+            )
         elif value.inner is None:
             raise Refusal(f"what {_module(value)} does inside cannot be seen")
         else:
             yield from _back(value.inner, value.called, walked)
     else:
         yield from _through(walked.reading.ops[value], walked)
+
+
+def _is_plain(module: nn.Module) -> TypeGuard[ConstantIEBN]:
+    """Whether a module is a norm with a constant gate, and nothing behind it."""
+    return isinstance(module, ConstantIEBN) and all(
+        isinstance(part, nn.Identity) for part in (module.drop, module.act)
+    )
 
 
 def _through(op: Op, walked: _Back) -> Iterator[Way]:
@@ -226,6 +242,8 @@ def _refuse_other_uses(found: Sequence[Way], reading: Reading) -> None:
             if user not in on_ways[value]:
                 on_ways[value].append(user)
     for value, users in on_ways.items():
+        if value in reading.overwritten:
+            raise Refusal(f"what comes out of {_module(value)} is changed in place by other code")
         others = list(reading.users(value))
         for user in users:
             others.remove(user)
@@ -284,6 +302,9 @@ def all_factors(
         new = factors(way, shape, axis, wanted)
         key = id(way.layer.holders[0].tensor)
         by_layer[key] = _both(by_layer[key], new) if key in by_layer else new
+    for part in by_layer.values():
+        if not bool(part.units.any()):
+            raise Refusal(f"nothing of what {part.layer.name} gives reaches it")
     reached = torch.stack([part.channels for part in by_layer.values()]).any(0)
     if not bool(reached.all()):
         raise Refusal("some of its channels come from no layer")
@@ -314,10 +335,13 @@ def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Fact
         )
     random = torch.Generator().manual_seed(0)
     units = 1 + torch.rand(way.layer.units, generator=random, dtype=torch.float64)
-    plain, scaled = _replayed(way, units, random)
-    if plain.shape != shape:
+    pairs = [_replayed(way, units, random, sign) for sign in (1, -1)]  # a ReLU stops one of them
+    if pairs[0][0].shape != shape:
         raise Refusal(f"what {way.layer.name} gives is broadcast before the gate")
-    plain, scaled = (t.movedim(axis, 0).flatten(1) for t in (plain, scaled))
+    plain, scaled = (
+        torch.cat([value.movedim(axis, 0).flatten(1) for value in values], 1)
+        for values in zip(*pairs, strict=True)
+    )
     size = plain.square().sum(1)
     part = size > 0
     ratio = (plain * scaled).sum(1) / torch.where(part, size, 1)
@@ -346,15 +370,15 @@ def is_rearrangement(way: Way) -> bool:
     return bool(((value - 1).abs() <= CLOSE).all())
 
 
-def _replayed(way: Way, units: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+def _replayed(way: Way, units: Tensor, random: torch.Generator, sign: int) -> tuple[Tensor, Tensor]:
     """Run the operations of a way on random numbers, without and with factors on the layer."""
 
     def drawn(shape: tuple[int, ...]) -> Tensor:
         return 0.5 + torch.rand(shape, generator=random, dtype=torch.float64)
 
-    first = drawn(way.path[0].source.shape if way.path else way.layer.node.shape)
+    first = sign * drawn(way.path[0].source.shape if way.path else way.layer.node.shape)
     if way.layer.node.op in ADDITIONS:  # a parameter that is added: its part alone
-        first = drawn(way.layer.layout).expand(way.layer.node.shape)
+        first = sign * drawn(way.layer.layout).expand(way.layer.node.shape)
     plain, scaled = first, first * units.reshape(way.layer.layout)
     for step in way.path:
         others = {

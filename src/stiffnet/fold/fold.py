@@ -1,36 +1,25 @@
 """Folding: constant gates into weights, branches and norms into layers, all of it or nothing."""
 
 import copy
-import math
-from collections import defaultdict
-from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from stiffnet.attention.asr import ConstantGate, ConstantIEBN
 from stiffnet.errors import FoldError
 from stiffnet.fold.branches import fold_branches
-from stiffnet.fold.commute import Factors, all_factors, ways
 from stiffnet.fold.cost import costs
+from stiffnet.fold.gates import fold_gates
 from stiffnet.fold.merge import merge_norms
-from stiffnet.fold.reading import Reading, Refusal, frames_of, read
 from stiffnet.fold.report import Folded, FoldReport, FoldResult, Refused
-from stiffnet.network.attach import Attachment, attached
+from stiffnet.fold.verify import attempt, compare, first_line, unchanged
 from stiffnet.network.deployed import Change
 from stiffnet.network.example import example_for
-from stiffnet.network.gated import take_out
-from stiffnet.network.norms import put_back
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.graph import tensors_in
-from stiffnet.trajectory.wrappers import plain_run, unready
+from stiffnet.trajectory.wrappers import unready
 
-TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 1e-2}
-"""Largest scaled error by dtype. Rounding a weight anew moves it by half a unit in its last place
-(6e-8 in float32, 2e-3 in bfloat16), and a deep network adds such moves up."""
 SAMPLES = 2  # of the example on which a pass is read; verified on all of it
 PASSES = 5  # of each network, for its time
 
@@ -49,7 +38,8 @@ def fold(
     every block is an object of its own class again, and the state dict loads into the plain
     backbone. Modules that know how to join their branches (RepVGG, ACNet, ...) do so. The given
     network is not touched; the result is a copy that was computed in float64 and compared with it
-    on the example.
+    on the example. What the network does not do on the example, because its code goes by sizes or
+    values, is not seen.
 
     Args:
         model: A network in evaluation mode.
@@ -73,161 +63,76 @@ def fold(
         >>> timm.create_model("resnet18").load_state_dict(result.model.state_dict())
         <All keys matched successfully>
     """
+    if not isinstance(model, nn.Module):
+        raise FoldError(f"A network can be folded, and this is {model!r}. Build it first.")
     reason = unready(model)
     if reason is not None:
         raise FoldError(f"{type(model).__name__} is not ready to be folded: {reason}")
-    args, kwargs = as_arguments(example_for(model) if example is None else example)
-    exact = copy.deepcopy(model).double()
-    small = _double(resized(args, SAMPLES)), _double(resized(kwargs, SAMPLES))
-    _, unable = _attempt(exact, *small)
-    if unable is not None:
-        raise FoldError(
-            f"{type(model).__name__} cannot be run in float64 on this example, in which folding "
-            f"is computed: {unable}. Give an `example` that it takes."
-        ) from unable
-    folded, refused = _fold_gates(exact, *small)
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    kinds = {"cpu", *(device.type for device in devices)}
+    with ExitStack() as usual:  # whatever the caller has switched on
+        usual.enter_context(torch.random.fork_rng(devices=list(devices)))
+        usual.enter_context(torch.inference_mode(False))
+        for kind in kinds:
+            usual.enter_context(torch.autocast(kind, enabled=False))
+        args, kwargs = as_arguments(example_for(model) if example is None else example)
+        return _fold(model, args, kwargs, fuse=fuse, branches=branches, passes=passes)
+
+
+def _fold(
+    model: nn.Module, args: Any, kwargs: Any, *, fuse: bool, branches: bool, passes: int
+) -> FoldResult:
+    original = _copied(model)
+    work, small = _in_float64(model, resized(args, SAMPLES), resized(kwargs, SAMPLES))
+    is_exact = next((p.dtype for p in work.parameters()), torch.float64) == torch.float64
+    folded, refused = fold_gates(work, *small)
     changes: list[Change] = []
     if branches:
-        exact, changes = fold_branches(exact)
+        work, changes = fold_branches(work)
         folded += [Folded(change.path, "branches", (change.path,)) for change in changes]
     if fuse:
-        merged, left = merge_norms(exact, *small)
+        merged, left = merge_norms(work, *small)
         changes += merged
         folded += [Folded(change.path, "norm", (change.into,)) for change in merged]
         refused += [Refused(path, reason) for path, reason in left.items()]
     if not folded:
         raise FoldError(_nothing(model, refused, fuse=fuse))
-    exact_error = _compare(copy.deepcopy(model).double(), exact, *small, _unchanged(folded, exact))
-    made = _rounded(exact, model)
-    scaled_error = _compare(model, made, args, kwargs)
+    whole = _copied(model).double() if is_exact else original
+    exact_error = compare(whole, work, *small, unchanged(folded, work))
+    made = _rounded(work, model)
+    scaled_error = compare(original, made, args, kwargs)
     images = max((len(t) for t in tensors_in((args, kwargs)) if t.ndim), default=1)
-    before, after = costs((model, made), args, kwargs, passes=passes)
+    before, after = costs((original, made), args, kwargs, passes=passes)
     report = FoldReport(
-        tuple(folded), tuple(refused), scaled_error, exact_error, before, after, images,
-        tuple(changes),
+        tuple(folded), tuple(refused), scaled_error, exact_error if is_exact else None, before,
+        after, images, tuple(changes),
     )  # fmt: skip
     return FoldResult(made, report)
 
 
-def _fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], list[Refused]]:
-    """Fold every constant gate of a network, and say which others stay."""
-    there = attached(model)
-    constant = [sits for sits in there if _is_constant(model, sits)]
-    refused = [
-        Refused(sits.name, f"the step size of {sits.module} depends on the input")
-        for sits in there
-        if sits not in constant
-    ]
-    if not constant:
-        return [], refused
-    reading = read(model, args, kwargs)
-    values = _constants(model, constant, reading)
-    found: dict[str, list[Factors]] = {}
-    reasons: dict[str, str] = {}
-    for sits in constant:
-        gate: Any = model.get_submodule(sits.name)
-        try:
-            if isinstance(gate, ConstantIEBN):
-                continue
-            found[sits.name] = _found(gate, values[sits.name], reading)
-        except Refusal as reason:
-            reasons[sits.name] = str(reason)
-    if reasons:
-        raise FoldError(_cannot(reasons, len(constant)))
-    for parts in found.values():
-        for part in parts:
-            for holder in part.layer.holders:
-                holder.scale(part.values.to(holder.tensor.device))
-    folded = _take_out(model, constant, values, found)
-    return folded, refused
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:  # foreign objects
+        raise FoldError(
+            f"{type(model).__name__} cannot be copied, and folding changes a copy: {error}. Take "
+            "out what cannot be copied, such as the older `weight_norm`."
+        ) from error
 
 
-def _is_constant(model: nn.Module, sits: Attachment) -> bool:
-    return isinstance(model.get_submodule(sits.name), ConstantGate)
-
-
-def _constants(
-    model: nn.Module, gates: Sequence[Attachment], reading: Reading
-) -> dict[str, Tensor]:
-    """Value of every gate, asked in the order in which they ran: some hand a memory on."""
-    values: dict[str, Tensor] = {}
-    names = {model.get_submodule(sits.name): sits.name for sits in gates}
-    for frame in reading.frames:
-        if frame.module in names and names[frame.module] not in values:
-            gate: Any = frame.module
-            with torch.no_grad():
-                values[names[gate]] = gate.constant().double()
-    not_run = [name for name in names.values() if name not in values]
-    missing = dict.fromkeys(not_run, "it does not run on the example")
-    strange = {
-        name: "its step size is not a finite number"
-        for name, value in values.items()
-        if not bool(value.isfinite().all())
-    }
-    if missing or strange:
-        raise FoldError(_cannot(missing | strange, len(gates)))
-    return values
-
-
-def _found(gate: Any, value: Tensor, reading: Reading) -> list[Factors]:
-    """Find the layers that take the value of a gate in."""
-    frames = list(frames_of(reading, gate))
-    if len(frames) > 1:
-        raise Refusal(f"it is called {len(frames)} times in one pass")
-    rate = next(node for node in frames[0].nodes if node.op == "argument")
-    if rate.outer is None:
-        raise Refusal("nothing stands between it and the network's input")
-    shape, axis = rate.outer.shape, gate.channel_axis
-    return all_factors(ways(rate.outer, reading, frames[0]), shape, axis, value)
-
-
-def _take_out(
-    model: nn.Module,
-    gates: Sequence[Attachment],
-    values: dict[str, Tensor],
-    found: dict[str, list[Factors]],
-) -> list[Folded]:
-    folded = []
-    blocks: dict[str, list[str]] = defaultdict(list)
-    for sits in gates:
-        gate: Any = model.get_submodule(sits.name)
-        if isinstance(gate, ConstantIEBN):
-            with torch.no_grad():
-                gate.weight.mul_(values[sits.name])
-            folded.append(Folded(sits.name, sits.module, (sits.name,)))
-            continue
-        block, _, child = sits.name.rpartition(".")
-        blocks[block].append(child)
-        into = tuple(dict.fromkeys(part.layer.name for part in found[sits.name]))
-        folded.append(Folded(sits.name, sits.module, into))
-    for path, children in blocks.items():
-        take_out(model.get_submodule(path), children)
-    put_back(model, only=ConstantIEBN)
-    return folded
-
-
-def _unchanged(folded: Sequence[Folded], made: nn.Module) -> list[str]:
-    """Paths of modules in which something was folded and whose own results stay what they were.
-
-    Those are the modules around both ends of every fold that they have a part in, as far as they
-    are still there.
-    """
-    paths = {path for item in folded for path in _around(item.name)}
-    paths &= {path for path, _ in made.named_modules()}
-    return sorted(
-        path
-        for path in paths
-        if all(len({_is_in(end, path) for end in (item.name, *item.into)}) == 1 for item in folded)
-    )
-
-
-def _around(path: str) -> list[str]:
-    parts = path.split(".")
-    return [".".join(parts[:end]) for end in range(1, len(parts))]
-
-
-def _is_in(path: str, outer: str) -> bool:
-    return path.startswith(f"{outer}.")
+def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, tuple[Any, Any]]:
+    """Return a copy in float64 and its example; in the network's own dtype if it casts itself."""
+    exact, small = _copied(model).double(), (_double(args), _double(kwargs))
+    if attempt(exact, *small)[1] is None:
+        return exact, small
+    plain = _copied(model)
+    failed = attempt(plain, args, kwargs)[1]
+    if failed is not None:
+        raise FoldError(
+            f"{type(model).__name__} cannot be run on this example: {first_line(failed)}. Give one "
+            "that it takes."
+        ) from failed
+    return plain, (args, kwargs)
 
 
 def _double(value: Any) -> Any:
@@ -240,42 +145,6 @@ def _double(value: Any) -> Any:
     return value
 
 
-def _attempt(
-    model: nn.Module, args: Any, kwargs: Any, places: Collection[str] = ()
-) -> tuple[list[Tensor], Exception | None]:
-    """Run a network; return its outputs and those of some of its modules, or what was raised."""
-    inside: dict[str, list[Tensor]] = {place: [] for place in places}
-
-    def keep(kept: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
-        kept[:] = [tensor.clone() for tensor in tensors_in(output)]
-
-    with ExitStack() as hooks, plain_run(model):
-        for place, kept in inside.items():
-            module = model.get_submodule(place)
-            hooks.enter_context(module.register_forward_hook(partial(keep, kept)))
-        try:
-            output = model(*args, **kwargs)
-        except Exception as error:  # whatever foreign code raises
-            return [], error
-    return [*tensors_in(output), *(t for place in inside for t in inside[place])], None
-
-
-def _error(expected: Sequence[Tensor], result: Sequence[Tensor]) -> float:
-    """Largest difference in a tensor over its largest number; infinite where shapes differ."""
-    if not expected or [t.shape for t in expected] != [t.shape for t in result]:
-        return math.inf
-    return max(
-        (_tensor_error(*pair) for pair in zip(expected, result, strict=True) if pair[0].numel()),
-        default=0.0,
-    )
-
-
-def _tensor_error(expected: Tensor, result: Tensor) -> float:
-    largest = float(expected.double().abs().max())
-    error = float((expected.double() - result.double()).abs().max())
-    return error / largest if largest else error
-
-
 def _rounded(exact: nn.Module, like: nn.Module) -> nn.Module:
     """Give every tensor the dtype that it had; new ones get that of the network."""
     dtypes = {name: t.dtype for name, t in (*like.named_parameters(), *like.named_buffers())}
@@ -284,34 +153,6 @@ def _rounded(exact: nn.Module, like: nn.Module) -> nn.Module:
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(dtypes.get(name, usual))
     return exact
-
-
-def _compare(
-    model: nn.Module, made: nn.Module, args: Any, kwargs: Any, places: Collection[str] = ()
-) -> float:
-    """Run both on the same example, in their own dtype, and return the scaled error.
-
-    Raises:
-        FoldError: If they differ by more than rounding.
-    """
-    expected, failed = _attempt(model, args, kwargs, places)
-    if failed is not None:
-        raise FoldError(f"{type(model).__name__} cannot be run on this example: {failed}.")
-    result, failed = _attempt(made, args, kwargs, places)
-    error = _error(expected, result)
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    if failed is not None or not error <= TOLERANCES.get(dtype, TOLERANCES[torch.float32]):
-        raise FoldError(_differs(model, error, dtype, failed))
-    return error
-
-
-def _cannot(reasons: dict[str, str], of: int) -> str:
-    shown = [f"{name!r} ({reason})" for name, reason in list(reasons.items())[:3]]
-    more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    return (
-        f"{len(reasons)} of {of} constant gates cannot be folded: {'; '.join(shown)}{more}. "
-        "Nothing was changed; attach them elsewhere, or leave them in."
-    )
 
 
 def _nothing(model: nn.Module, refused: list[Refused], *, fuse: bool) -> str:
@@ -327,15 +168,4 @@ def _nothing(model: nn.Module, refused: list[Refused], *, fuse: bool) -> str:
     return (
         f"Nothing in {name} can be folded: no constant gate is attached and no branches are left, "
         f"as in a network that was folded already{also}."
-    )
-
-
-def _differs(model: nn.Module, error: float, dtype: torch.dtype, why: Exception | None) -> str:
-    name = type(model).__name__
-    if why is not None:
-        return f"{name} cannot be run after folding: {why}. Nothing was changed; please report it."
-    return (
-        f"The folded {name} differs from the original by {error:.1e} of its largest output, in "
-        f"{str(dtype).removeprefix('torch.')}. Nothing was changed; fold it in float64, or report "
-        "it if it is in float64 already."
     )

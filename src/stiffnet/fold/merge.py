@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.fold.commute import Factors, Way, factors, is_rearrangement, ways
-from stiffnet.fold.reading import Op, Reading, Refusal, frames_of, read
+from stiffnet.fold.reading import Op, Reading, Refusal, frames_of, has_hooks, read
 from stiffnet.network.deployed import NORMS, Change, bias_of, remove_norm
-from stiffnet.trajectory.graph import Node
+from stiffnet.trajectory.graph import Frame, Node
 
 _LAYERS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "linear")  # fmt: skip
@@ -61,6 +61,8 @@ def _planned(op: Op, reading: Reading) -> _Merge:
         raise Refusal(f"{type(norm).__name__} may do more than a batch norm")
     if norm.running_mean is None or norm.running_var is None:
         raise Refusal("it has no running statistics")
+    if has_hooks(norm):
+        raise Refusal("it has forward hooks, which would be lost with it")
     if len(list(frames_of(reading, norm))) > 1:
         raise Refusal("it is called more than once in one pass")
     tensors = [*norm.parameters(recurse=False), *norm.buffers(recurse=False)]
@@ -78,10 +80,30 @@ def _planned(op: Op, reading: Reading) -> _Merge:
     if way.layer.units != len(scale) or not is_rearrangement(way):
         raise Refusal(f"something between {way.layer.name} and it does not keep a shift")
     layer = way.layer.node.frame.module
-    if not any(layer.weight is holder.tensor for holder in way.layer.holders):
+    if getattr(layer, "weight", None) is not way.layer.holders[0].tensor:
         raise Refusal(f"{way.layer.name} is called by other code than its own")
+    if not _takes_a_bias(layer, way.layer.node.frame):
+        raise Refusal(f"{way.layer.name} has no place for a bias")
     shifts = factors(way, source.shape, 1, shift).values
     return _Merge(path, layer, way.layer.node.frame.path, found, shifts)
+
+
+def _takes_a_bias(layer: Any, frame: Frame) -> bool:
+    """Whether a layer adds its bias; one without is given one, to see what it does on zeros."""
+    if "bias" not in layer._parameters:
+        return False
+    if layer.bias is not None:
+        return True
+    shape = next(node.shape for node in frame.nodes if node.op == "argument")
+    bias = bias_of(layer)
+    try:
+        with torch.no_grad():
+            bias.fill_(1)
+            return bool((layer(torch.zeros(shape).to(bias)) == 1).all())
+    except Exception:  # foreign code, called otherwise than it was
+        return False
+    finally:
+        layer.bias = None
 
 
 def _only_way(source: Node, op: Op, reading: Reading) -> Way:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from stiffnet.trajectory.graph import Frame, Node, Watch, tensors_in
+from stiffnet.trajectory.graph import Frame, Node, Watch, tensors_in, version_of
 from stiffnet.trajectory.wrappers import plain_run
 
 
@@ -48,6 +48,10 @@ class Op:
         return list(tensors_in(self.func(*args, **kwargs)))[self.result]
 
 
+LIKE = frozenset(("type_as", "view_as", "reshape_as", "expand_as"))
+"""Functions that look at the form of their second argument only."""
+
+
 def has_tensors(value: Any) -> bool:
     """Whether there is a tensor in nested containers."""
     return next(tensors_in(value), None) is not None
@@ -77,13 +81,38 @@ class Reading(Watch):
         for name, tensor in tensors:
             self.names[id(tensor)].append(name)
         self.uses: Counter[int] = Counter()
+        self.overwritten: set[Node] = set()
+        """Values that other code changed in place, through another name or a part of them."""
         self._users: dict[Node, list[Node | Frame]] | None = None
+
+    def about_to_see(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """See whether a value is still what it was."""
+        if self._stack:
+            self._look_at((args, kwargs))
+
+    def leave(self, module: nn.Module, output: Any) -> None:
+        """Close a frame; what it gives must still be what it was, too."""
+        self._look_at(output)
+        super().leave(module, output)
+
+    def _look_at(self, values: Any) -> None:
+        frame = self._stack[-1]
+        for tensor in tensors_in(values):
+            node = frame.find(tensor)
+            if node is not None and node.version != version_of(tensor):
+                self.overwritten.add(node)
 
     def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Add the function and its results to the graph."""
         if not self._stack:
             return
-        if getattr(func, "__name__", "") != "__setitem__" and not has_tensors(result):
+        name = getattr(func, "__name__", "")
+        if name == "__set__":  # such as of its `data`, in all code that has it
+            node = self._stack[-1].find(args[0])
+            while node is not None:
+                self.overwritten.add(node)
+                node = node.outer
+        if name != "__setitem__" and not has_tensors(result):
             return  # a question about a tensor, such as its shape
         self.uses.update(id(tensor) for tensor in tensors_in((args, kwargs)))
         frame = self._stack[-1]
@@ -105,7 +134,8 @@ class Reading(Watch):
             for frame in self.frames:
                 for other in frame.nodes:
                     user = other.called or other
-                    for source in other.inputs if other.op != "argument" else ():
+                    used = other.inputs[:1] if other.op in LIKE else other.inputs
+                    for source in used if other.op != "argument" else ():
                         if user not in self._users[source]:
                             self._users[source].append(user)
                 for source in frame.returned:
@@ -131,3 +161,8 @@ def read(model: nn.Module, args: Any, kwargs: Any) -> Reading:
 def frames_of(reading: Reading, module: nn.Module) -> Iterator[Frame]:
     """Every call of a module in the pass."""
     return (frame for frame in reading.frames if frame.module is module)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether somebody hung forward hooks on a module."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)

@@ -78,6 +78,7 @@ class Node:
     called: "Frame | None" = None
     weight: int = 0  # how many non-linear functions it took to make it from its inputs
     sums: bool = False  # made by adding several values that depend on the input
+    version: int = 0  # of the tensor when it became this value; a write in place raises it
     before: int = field(init=False)  # bit i is set where node i is this one or went into it
     pooled: bool = field(init=False)  # all that went into it was pooled, whatever the map's size
 
@@ -114,6 +115,7 @@ class Frame:
         """Append a node; it names `tensor`, which is kept alive so that its id stays its own."""
         shape, floating = tuple(tensor.shape), tensor.is_floating_point()
         node = Node(self, len(self.nodes), next(self.clock), op, shape, floating, **details)
+        node.version = version_of(tensor)
         self.nodes.append(node)
         self.name(tensor, node)
         return node
@@ -134,6 +136,11 @@ class Frame:
     def close(self) -> None:
         """Let the tensors go; the graph stays."""
         self._values.clear()
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor, or what it shares its numbers with, was written in place."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
@@ -264,6 +271,9 @@ class Watch(ModuleStack):
             sums=any(n.sums for n in made_from),
         )
 
+    def about_to_see(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Look at what a tensor function is given, before it runs."""
+
     def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Add the result of one tensor function to the graph of the code that called it."""
         if not self._stack:
@@ -308,6 +318,7 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        self._watch.about_to_see(args, kwargs or {})
         result = func(*args, **(kwargs or {}))
         self._watch.saw(func, args, kwargs or {}, result)
         return result

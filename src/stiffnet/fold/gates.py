@@ -1,0 +1,127 @@
+"""Constant gates, multiplied into the layers that feed them and taken out."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.attention.asr import ConstantGate, ConstantIEBN
+from stiffnet.errors import FoldError
+from stiffnet.fold.algebra import whole_norm
+from stiffnet.fold.commute import Factors, all_factors, ways
+from stiffnet.fold.reading import Reading, Refusal, frames_of, has_hooks, read
+from stiffnet.fold.report import Folded, Refused
+from stiffnet.network.attach import Attachment, attached
+from stiffnet.network.gated import take_out
+from stiffnet.network.norms import put_back
+
+
+def fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], list[Refused]]:
+    """Fold every constant gate of a network, and say which others stay."""
+    there = attached(model)
+    constant = [sits for sits in there if _is_constant(model, sits)]
+    refused = [
+        Refused(sits.name, f"the step size of {sits.module} depends on the input")
+        for sits in there
+        if sits not in constant
+    ]
+    if not constant:
+        return [], refused
+    reading = read(model, args, kwargs)
+    values = _constants(model, constant, reading)
+    found: dict[str, list[Factors]] = {}
+    reasons: dict[str, str] = {}
+    for sits in constant:
+        gate: Any = model.get_submodule(sits.name)
+        try:
+            if isinstance(gate, ConstantIEBN):
+                whole_norm(reading, next(frames_of(reading, gate)).nodes[0], gate)  # or say why not
+            else:
+                found[sits.name] = _found(gate, values[sits.name], reading)
+        except Refusal as reason:
+            reasons[sits.name] = str(reason)
+    if reasons:
+        raise FoldError(_cannot(reasons, len(constant)))
+    for parts in found.values():
+        for part in parts:
+            for holder in part.layer.holders:
+                holder.scale(part.values.to(holder.tensor.device))
+    folded = _take_out(model, constant, values, found)
+    return folded, refused
+
+
+def _is_constant(model: nn.Module, sits: Attachment) -> bool:
+    return isinstance(model.get_submodule(sits.name), ConstantGate)
+
+
+def _constants(
+    model: nn.Module, gates: Sequence[Attachment], reading: Reading
+) -> dict[str, Tensor]:
+    """Value of every gate, asked in the order in which they ran: some hand a memory on."""
+    values: dict[str, Tensor] = {}
+    names = {model.get_submodule(sits.name): sits.name for sits in gates}
+    for frame in reading.frames:
+        if frame.module in names and names[frame.module] not in values:
+            gate: Any = frame.module
+            with torch.no_grad():
+                values[names[gate]] = gate.constant().double()
+    not_run = [name for name in names.values() if name not in values]
+    missing = dict.fromkeys(not_run, "it does not run on the example")
+    strange = {
+        name: "its step size is not a finite number"
+        for name, value in values.items()
+        if not bool(value.isfinite().all())
+    }
+    if missing or strange:
+        raise FoldError(_cannot(missing | strange, len(gates)))
+    return values
+
+
+def _found(gate: Any, value: Tensor, reading: Reading) -> list[Factors]:
+    """Find the layers that take the value of a gate in."""
+    if has_hooks(gate):
+        raise Refusal("it has forward hooks, which would be lost with it")
+    frames = list(frames_of(reading, gate))
+    if len(frames) > 1:
+        raise Refusal(f"it is called {len(frames)} times in one pass")
+    rate = next(node for node in frames[0].nodes if node.op == "argument")
+    if rate.outer is None:
+        raise Refusal("nothing stands between it and the network's input")
+    shape, axis = rate.outer.shape, gate.channel_axis
+    return all_factors(ways(rate.outer, reading, frames[0]), shape, axis, value)
+
+
+def _take_out(
+    model: nn.Module,
+    gates: Sequence[Attachment],
+    values: dict[str, Tensor],
+    found: dict[str, list[Factors]],
+) -> list[Folded]:
+    folded = []
+    blocks: dict[str, list[str]] = defaultdict(list)
+    for sits in gates:
+        gate: Any = model.get_submodule(sits.name)
+        if isinstance(gate, ConstantIEBN):
+            with torch.no_grad():
+                gate.weight.mul_(values[sits.name])
+            folded.append(Folded(sits.name, sits.module, (sits.name,)))
+            continue
+        block, _, child = sits.name.rpartition(".")
+        blocks[block].append(child)
+        into = tuple(dict.fromkeys(part.layer.name for part in found[sits.name]))
+        folded.append(Folded(sits.name, sits.module, into))
+    for path, children in blocks.items():
+        take_out(model.get_submodule(path), children)
+    put_back(model, only=ConstantIEBN)
+    return folded
+
+
+def _cannot(reasons: dict[str, str], of: int) -> str:
+    shown = [f"{name!r} ({reason})" for name, reason in list(reasons.items())[:3]]
+    more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return (
+        f"{len(reasons)} of {of} constant gates cannot be folded: {'; '.join(shown)}{more}. "
+        "Nothing was changed; attach them elsewhere, or leave them in."
+    )
