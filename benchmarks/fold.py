@@ -4,10 +4,10 @@
 
 For each backbone, in one process: the plain network, one with every attention module, the folded
 ASR of every module that folds, and the plain network with its norms merged. Passes of all take
-turns in random order, and a ratio is that of the fastest passes: other work on the machine only ever
-slows a pass down. The plain network is there twice, which says how far that goes. Exits with 1 if
-folded networks are slower than 0.99 of the plain one, or the fused one does not reach what is asked
-of it.
+turns in random order, and a ratio is that of the fastest passes: other work on the machine only
+ever slows a pass down. The plain network is there twice, which says how far that goes. Exits with 1
+if folded networks are slower than 0.99 of the plain one, or the fused one does not reach what is
+asked of it.
 """
 
 import argparse
