@@ -1,8 +1,6 @@
 """From a value back to the layers that made it, through whatever commutes with a factor a channel.
 
-That an operation commutes is not read off its name alone: the operations between a layer and the
-value are run again, on random numbers with and without random factors, and must give the same
-factors back. So reshapes, windows, rolls, crops and pools need no rules of their own.
+Which functions may commute is read off their names here, and that they do is proved in `factors`.
 """
 
 import itertools
@@ -14,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torchvision.ops import FrozenBatchNorm2d
 
 from stiffnet.attention import Attention
 from stiffnet.attention.asr import ConstantGate, ConstantIEBN
 from stiffnet.fold.algebra import LAYERS, Layer, is_parameter, parameter_layer, whole_norm
-from stiffnet.fold.reading import Op, Reading, Refusal
+from stiffnet.fold.reading import Op, Reading, Refusal, run_again
 from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, Frame, Node
 
 CASTS = frozenset((
@@ -53,10 +51,6 @@ JOINS = frozenset(("cat", "concat", "concatenate", "stack"))
 
 MOST = 256
 """Ways to one value: sums of sums of shared values multiply them."""
-
-CLOSE = 1e-9
-"""Of factors that come back through float64 operations, against those that were put in: far above
-rounding, far below the distance of two random factors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +255,7 @@ def _disjoint(value: Node, one: Node | Frame, other: Node | Frame, reading: Read
         if not isinstance(user, Node) or user.op not in SELECTIONS or user not in reading.ops:
             return False
         entries = torch.arange(math.prod(value.shape)).reshape(value.shape)
-        part = _again(reading.ops[user], {value: entries})
+        part = run_again(reading.ops[user], {value: entries})
         taken.append(set(part.flatten().tolist()))
     return not taken[0] & taken[1]
 
@@ -275,141 +269,3 @@ def _user(user: Node | Frame) -> str:
     if isinstance(user, Frame):
         return user.path or "the network's output"
     return f"`{user.op}` of {user.frame.path or 'the network'}"
-
-
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """What the units of a layer must be scaled by, so that a value is."""
-
-    layer: Layer
-    values: Tensor
-    units: Tensor
-    """Which of the units have a part in the value; the factors of the others are 1."""
-    channels: Tensor
-    """In which channels of the value the layer has a part."""
-
-
-def all_factors(
-    found: Sequence[Way], shape: tuple[int, ...], axis: int, wanted: Tensor
-) -> list[Factors]:
-    """Find the factors of every layer on some ways, for the value that they lead to.
-
-    Raises:
-        Refusal: If no factors scale the value by `wanted`.
-    """
-    by_layer: dict[int, Factors] = {}
-    for way in found:
-        new = factors(way, shape, axis, wanted)
-        key = id(way.layer.holders[0].tensor)
-        by_layer[key] = _both(by_layer[key], new) if key in by_layer else new
-    for part in by_layer.values():
-        if not bool(part.units.any()):
-            raise Refusal(f"nothing of what {part.layer.name} gives reaches it")
-    reached = torch.stack([part.channels for part in by_layer.values()]).any(0)
-    if not bool(reached.all()):
-        raise Refusal("some of its channels come from no layer")
-    return list(by_layer.values())
-
-
-def _both(one: Factors, other: Factors) -> Factors:
-    """Join what two ways from one layer ask of it."""
-    shared = one.units & other.units
-    if not torch.equal(one.values[shared], other.values[shared]):
-        raise Refusal(f"one channel of {one.layer.name} goes into several channels of the gate")
-    values = torch.where(one.units, one.values, other.values)
-    return Factors(one.layer, values, one.units | other.units, one.channels | other.channels)
-
-
-def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Factors:
-    """Find the factors of a layer that scale a value by `wanted`, channel by channel.
-
-    Raises:
-        Refusal: If no factors do.
-    """
-    wanted = wanted.detach().double().cpu()
-    if way.one_sided and bool((wanted < 0).any()):
-        count = int((wanted < 0).sum())
-        raise Refusal(
-            f"its gate is negative for {count} of {len(wanted)} channels, and a "
-            f"`{way.one_sided[0]}` lies between it and {way.layer.name}"
-        )
-    random = torch.Generator().manual_seed(0)
-    units = 1 + torch.rand(way.layer.units, generator=random, dtype=torch.float64)
-    pairs = [_replayed(way, units, random, sign) for sign in (1, -1)]  # a ReLU stops one of them
-    if pairs[0][0].shape != shape:
-        raise Refusal(f"what {way.layer.name} gives is broadcast before the gate")
-    plain, scaled = (
-        torch.cat([value.movedim(axis, 0).flatten(1) for value in values], 1)
-        for values in zip(*pairs, strict=True)
-    )
-    size = plain.square().sum(1)
-    part = size > 0
-    ratio = (plain * scaled).sum(1) / torch.where(part, size, 1)
-    rest = (scaled - ratio[:, None] * plain).abs().amax(1)
-    nearest = (ratio[:, None] - units[None, :]).abs().argmin(1)
-    if (
-        bool((rest > CLOSE * plain.abs().amax()).any())
-        or bool((scaled[~part] != 0).any())
-        or bool(((ratio - units[nearest]).abs() > CLOSE)[part].any())
-    ):
-        raise Refusal(f"channels are mixed between {way.layer.name} and the gate")
-    values, touched = torch.ones_like(units), torch.zeros(len(units), dtype=torch.bool)
-    values[nearest[part]], touched[nearest[part]] = wanted[part], True
-    if not torch.equal(values[nearest[part]], wanted[part]):
-        raise Refusal(f"one channel of {way.layer.name} goes into several channels of the gate")
-    return Factors(way.layer, values, touched, part)
-
-
-def is_rearrangement(way: Way) -> bool:
-    """Whether the operations of a way keep what is the same everywhere: then they keep a shift."""
-    value = torch.ones(way.layer.node.shape, dtype=torch.float64)
-    for step in way.path:
-        if step.alone or len(_data_in(step.op)) > 1:
-            return False
-        value = _again(step.op, {step.source: value})
-    return bool(((value - 1).abs() <= CLOSE).all())
-
-
-def _replayed(way: Way, units: Tensor, random: torch.Generator, sign: int) -> tuple[Tensor, Tensor]:
-    """Run the operations of a way on random numbers, without and with factors on the layer."""
-
-    def drawn(shape: tuple[int, ...]) -> Tensor:
-        return 0.5 + torch.rand(shape, generator=random, dtype=torch.float64)
-
-    first = sign * drawn(way.path[0].source.shape if way.path else way.layer.node.shape)
-    if way.layer.node.op in ADDITIONS:  # a parameter that is added: its part alone
-        first = sign * drawn(way.layer.layout).expand(way.layer.node.shape)
-    plain, scaled = first, first * units.reshape(way.layer.layout)
-    for step in way.path:
-        others = {
-            node: torch.zeros(node.shape, dtype=torch.float64) if step.alone else drawn(node.shape)
-            for node in _data_in(step.op)
-            if node is not step.source
-        }
-        plain, scaled = (_again(step.op, {**others, step.source: v}) for v in (plain, scaled))
-    return plain, scaled
-
-
-def _again(op: Op, values: dict[Node, Tensor]) -> Tensor:
-    """Run an operation on other values, none of which it may change."""
-    try:
-        return op.again(lambda node: values[node].clone(memory_format=torch.contiguous_format))
-    except Exception as error:  # a function that goes by more than the shapes it is given
-        raise Refusal(f"`{op.name}` in {op.where or 'the network'} cannot be run again") from error
-
-
-def _data_in(op: Op) -> list[Node]:
-    found: list[Node] = []
-
-    def look(given: object) -> None:
-        if isinstance(given, Node):
-            found.append(given)
-        elif isinstance(given, list | tuple):
-            for item in given:
-                look(item)
-        elif isinstance(given, dict):
-            for item in given.values():
-                look(item)
-
-    look((op.args, dict(op.kwargs)))
-    return found

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from stiffnet.attention.asr import ConstantGate, ConstantIEBN
 from stiffnet.errors import FoldError
 from stiffnet.fold.algebra import whole_norm
-from stiffnet.fold.commute import Factors, all_factors, ways
+from stiffnet.fold.commute import ways
+from stiffnet.fold.factors import Factors, all_factors
 from stiffnet.fold.reading import Reading, Refusal, frames_of, has_hooks, read
 from stiffnet.fold.report import Folded, Refused
 from stiffnet.network.attach import Attachment, attached

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stiffnet.fold.commute import Factors, Way, factors, is_rearrangement, ways
+from stiffnet.fold.commute import Way, ways
+from stiffnet.fold.factors import Factors, factors, is_rearrangement
 from stiffnet.fold.reading import Op, Reading, Refusal, frames_of, has_hooks, read
 from stiffnet.network.deployed import NORMS, Change, bias_of, remove_norm
 from stiffnet.trajectory.graph import Frame, Node

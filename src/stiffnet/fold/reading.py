@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from stiffnet.trajectory.graph import Frame, Node, Watch, tensors_in, version_of
@@ -46,6 +47,32 @@ class Op:
         """Call the function again, with other values for those that depend on the input."""
         args, kwargs = _put(self.args, value), _put(dict(self.kwargs), value)
         return list(tensors_in(self.func(*args, **kwargs)))[self.result]
+
+
+def run_again(op: Op, values: dict[Node, Tensor]) -> Tensor:
+    """Run an operation on other values, none of which it may change."""
+    try:
+        return op.again(lambda node: values[node].clone(memory_format=torch.contiguous_format))
+    except Exception as error:  # a function that goes by more than the shapes it is given
+        raise Refusal(f"`{op.name}` in {op.where or 'the network'} cannot be run again") from error
+
+
+def data_in(op: Op) -> list[Node]:
+    """Every value that an operation is given."""
+    found: list[Node] = []
+
+    def look(given: object) -> None:
+        if isinstance(given, Node):
+            found.append(given)
+        elif isinstance(given, list | tuple):
+            for item in given:
+                look(item)
+        elif isinstance(given, dict):
+            for item in given.values():
+                look(item)
+
+    look((op.args, dict(op.kwargs)))
+    return found
 
 
 LIKE = frozenset(("type_as", "view_as", "reshape_as", "expand_as"))
