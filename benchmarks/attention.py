@@ -3,13 +3,15 @@
     python benchmarks/attention.py
 
 Every network is the same backbone with another module attached, and timm's own SE, ECA and CBAM
-are attached beside ours. Passes of all take turns in random order in one process, and a ratio is
-that of the fastest passes: other work on the machine only ever slows a pass down. Exits with 1 if
-ours is slower than timm's, below 0.97 of its images/s, where both exist.
+are attached beside ours. A pass of each is timed between two passes of the plain backbone, and
+compared with their mean: a machine's speed drifts, and neighbours drift alike. Ratios are medians
+over rounds. Exits with 1 if ours is slower than timm's, below 0.97 of its images/s, where both
+exist.
 """
 
 import argparse
 import random
+import statistics
 import time
 from collections.abc import Callable
 
@@ -72,36 +74,55 @@ def train(model: nn.Module, images: Tensor, labels: Tensor) -> None:
     F.cross_entropy(model(images), labels).backward()
 
 
+Work = Callable[[nn.Module, Tensor, Tensor], None]
+
+
+def measured(
+    made: dict[str, nn.Module], work: Work, images: Tensor, labels: Tensor, rounds: int
+) -> tuple[list[float], dict[str, list[float]]]:
+    """Seconds of the plain network, and every other's speed over that of its plain neighbours."""
+
+    def seconds(name: str) -> float:
+        start = time.perf_counter()
+        work(made[name], images, labels)
+        return time.perf_counter() - start
+
+    found: dict[str, list[float]] = {name: [] for name in made if name != "plain"}
+    judged = [*THEIRS, *(f"timm's {name}" for name in THEIRS)]
+    turn = [*found, *judged, *judged]  # more passes of those that are compared with one another
+    plain = [seconds("plain"), seconds("plain")]
+    for number in range(rounds):
+        for name in random.Random(number).sample(turn, len(turn)):
+            own = seconds(name)
+            plain.append(seconds("plain"))
+            found[name].append((plain[-2] + plain[-1]) / 2 / own)
+    return plain, {"plain": [1.0], **found}
+
+
 def main() -> int:
     """Time all networks in turn, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", default="resnet164_cifar")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     images, labels = torch.rand(args.batch, 3, 32, 32), torch.randint(10, (args.batch,))
-    made, order = networks(args.backbone), random.Random(0)
+    made = networks(args.backbone)
     print(f"torch {torch.__version__}, threads: {torch.get_num_threads()}")
     print(f"{args.backbone}, batch {args.batch}, {args.rounds} rounds; 1.00 is the plain backbone")
     ratios: dict[str, dict[str, float]] = {}
     speeds: dict[str, float] = {}
     for work in (train, infer):
-        times: dict[str, list[float]] = {name: [] for name in made}
-        for turn in range(args.rounds + 1):
-            for name in order.sample(sorted(made), len(made)):
-                start = time.perf_counter()
-                work(made[name], images, labels)
-                if turn:  # the first round warms up
-                    times[name].append(time.perf_counter() - start)
-        best = {name: min(own) for name, own in times.items()}
-        ratios[work.__name__] = {name: best["plain"] / own for name, own in best.items()}
+        times, found = measured(made, work, images, labels, args.rounds)
+        ratios[work.__name__] = {name: statistics.median(own) for name, own in found.items()}
         ratios[f"{work.__name__} against timm"] = {
-            name: best[f"timm's {name}"] / best[name] for name in THEIRS
+            name: ratios[work.__name__][name] / ratios[work.__name__][f"timm's {name}"]
+            for name in THEIRS
         }
-        speeds[work.__name__] = args.batch / best["plain"]
+        speeds[work.__name__] = args.batch / statistics.median(times)
     print(f"plain: {speeds['train']:.0f} images/s training, {speeds['infer']:.0f} inference")
     print("| module | parameters | training | inference |")
     print("|---|--:|--:|--:|")
