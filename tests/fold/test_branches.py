@@ -34,8 +34,17 @@ def test_timms_own_function_takes_our_networks():
     assert not any(isinstance(m, AsymmetricConv) for m in made.modules())
 
 
-@pytest.mark.parametrize("name", ["acresnet56_cifar", "repvgg_a0"])
-@pytest.mark.parametrize("attention", [None, "asr:se", "asr:iebn"])
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [
+        ("repvgg_a0", None),
+        ("repvgg_a0", "asr:se"),
+        ("repvgg_a0", "asr:iebn"),
+        ("acresnet56_cifar", "asr:se"),
+        pytest.param("acresnet56_cifar", None, marks=pytest.mark.slow),
+        pytest.param("acresnet56_cifar", "asr:iebn", marks=pytest.mark.slow),
+    ],
+)
 def test_networks_of_branches_with_a_gate_on_top_and_without(name, attention):
     model, x = create_model(name, num_classes=10, attention=attention), images()
     trained(model)

@@ -1,4 +1,7 @@
-"""A thousand generated chains of layers: folding changes nothing that they compute."""
+"""A thousand generated chains of layers: folding changes nothing that they compute.
+
+A quarter of them on every run, the others with the slow tests.
+"""
 
 import pytest
 import torch
@@ -29,7 +32,16 @@ def same_bits(one, other):
     )
 
 
-@pytest.mark.parametrize("first", range(0, 1000, SHARE))
+FIRST, ALL = 250, 1000
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, FIRST, SHARE),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in range(FIRST, ALL, SHARE)),
+    ],
+)
 def test_folding_generated_networks(first):
     for number in range(first, first + SHARE):
         made = generate(number)

@@ -69,7 +69,13 @@ def test_steps_and_indices_of_large_networks_are_those_without(case, module):
     holds(case, module)
 
 
-@pytest.mark.parametrize("module", EVERY_MODULE)
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(name, marks=[] if name in ("se", "sge", "dia") else pytest.mark.slow)
+        for name in EVERY_MODULE
+    ],
+)
 def test_on_one_pixel_every_module_is_seen_as_a_gate(module):
     holds(PIXELS, module, **({"groups": 8} if module == "sge" else {}))
 

@@ -29,7 +29,24 @@ def on_meta(build, size, *shape):
     return steps(model, torch.empty(1, 3, *shape, size, size, device="meta"))
 
 
-@pytest.mark.parametrize("family", TIMM, ids=lambda f: f.module)
+HEAVY = {
+    "byoanet", "cait", "coat", "crossvit", "csatv2", "deepseek_vit", "efficientformer_v2",
+    "efficientnet", "efficientvit_msra", "hardcorenas", "inception_resnet_v2", "inception_v3",
+    "inception_v4", "lowformer", "maxvit_t", "maxxvit", "mobilenetv5", "mvit_v2_s", "nasnet",
+    "nest", "nextvit", "pnasnet", "repvit", "shvit", "swin_v2_t", "tnt", "vitamin", "volo", "xcit",
+}  # fmt: skip
+"""Families that take a second or more, though only shapes are computed."""
+
+
+def split(names, named):
+    """The same, with the heavy ones marked slow."""
+    return [
+        pytest.param(n, id=named(n), marks=pytest.mark.slow if named(n) in HEAVY else [])
+        for n in names
+    ]
+
+
+@pytest.mark.parametrize("family", split(TIMM, lambda f: f.module))
 def test_a_timm_family_has_its_steps(family):
     if not timm.is_model(family.model):
         pytest.skip(f"this timm has no {family.model}")
@@ -45,7 +62,7 @@ def test_a_slow_timm_family_has_its_steps(family):
     assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
 
 
-@pytest.mark.parametrize("module", [*WITHOUT_STEPS, *NOT_FOUND])
+@pytest.mark.parametrize("module", split([*WITHOUT_STEPS, *NOT_FOUND], str))
 def test_a_timm_family_without_steps_says_so(module):
     model, _ = (WITHOUT_STEPS | NOT_FOUND)[module]
     size = timm.get_pretrained_cfg(model).input_size[-1]
@@ -66,7 +83,7 @@ def test_at_least_95_percent_of_the_residual_families_are_found():
     assert found / (found + len(NOT_FOUND)) >= 0.95
 
 
-@pytest.mark.parametrize("family", TORCHVISION, ids=lambda f: f.model)
+@pytest.mark.parametrize("family", split(TORCHVISION, lambda f: f.model))
 def test_a_torchvision_family_has_its_steps(family):
     found = on_meta(lambda: torchvision.models.get_model(family.model), family.size)
     assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
@@ -79,7 +96,7 @@ def test_a_torchvision_family_on_the_cpu_has_its_steps(family):
     assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
 
 
-@pytest.mark.parametrize("family", TORCHVISION_VIDEO, ids=lambda f: f.model)
+@pytest.mark.parametrize("family", split(TORCHVISION_VIDEO, lambda f: f.model))
 def test_a_torchvision_video_family_has_its_steps(family):
     found = on_meta(lambda: torchvision.models.get_model(family.model), family.size, 16)
     assert (len(found), sum(s.counted for s in found)) == (family.steps, family.counted)
