@@ -84,11 +84,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--backbone", default="", help="only the one whose name contains this")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     print(f"torch {torch.__version__}, threads: {torch.get_num_threads()}")
     met = True
-    for backbone in BACKBONES:
+    for backbone in (b for b in BACKBONES if args.backbone in b.name):
         torch.manual_seed(0)
         images = torch.rand(backbone.batch, 3, backbone.size, backbone.size)
         made = networks(backbone, images)
