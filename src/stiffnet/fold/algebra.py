@@ -32,7 +32,7 @@ class Holder:
     def scale(self, factor: Tensor) -> None:
         """Multiply the factors in, in place; the tensor stays the object that it is."""
         seen = self.tensor.detach().double().reshape(self.view)
-        scaled = seen * factor.reshape(self.units)
+        scaled = seen * factor.to(seen).reshape(self.units)
         with torch.no_grad():
             self.tensor.copy_(scaled.reshape(self.tensor.shape))
 

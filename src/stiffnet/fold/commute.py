@@ -240,7 +240,8 @@ def _refuse_other_uses(found: Sequence[Way], reading: Reading) -> None:
             raise Refusal(f"what comes out of {_module(value)} is changed in place by other code")
         others = list(reading.users(value))
         for user in users:
-            others.remove(user)
+            if user in others:
+                others.remove(user)
         for other in others:
             if not all(_disjoint(value, user, other, reading) for user in users):
                 raise Refusal(

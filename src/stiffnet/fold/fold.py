@@ -12,6 +12,7 @@ from stiffnet.fold.branches import fold_branches
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates
 from stiffnet.fold.merge import merge_norms
+from stiffnet.fold.reading import mapped
 from stiffnet.fold.report import Folded, FoldReport, FoldResult, Refused
 from stiffnet.fold.verify import attempt, compare, first_line, unchanged
 from stiffnet.network.deployed import Change
@@ -122,7 +123,7 @@ def _copied(model: nn.Module) -> nn.Module:
 
 def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, tuple[Any, Any]]:
     """Return a copy in float64 and its example; in the network's own dtype if it casts itself."""
-    exact, small = _copied(model).double(), (_double(args), _double(kwargs))
+    exact, small = _copied(model).double(), (mapped(args, _double), mapped(kwargs, _double))
     if attempt(exact, *small)[1] is None:
         return exact, small
     plain = _copied(model)
@@ -136,13 +137,8 @@ def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, tu
 
 
 def _double(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.double() if value.is_floating_point() else value
-    if isinstance(value, list | tuple):
-        return type(value)(_double(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _double(item) for key, item in value.items()}
-    return value
+    floating = isinstance(value, Tensor) and value.is_floating_point()
+    return value.double() if floating else value
 
 
 def _rounded(exact: nn.Module, like: nn.Module) -> nn.Module:

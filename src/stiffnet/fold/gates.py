@@ -48,7 +48,7 @@ def fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], 
     for parts in found.values():
         for part in parts:
             for holder in part.layer.holders:
-                holder.scale(part.values.to(holder.tensor.device))
+                holder.scale(part.values)
     folded = _take_out(model, constant, values, found)
     return folded, refused
 

@@ -45,7 +45,11 @@ class Op:
 
     def again(self, value: Callable[[Node], Tensor]) -> Tensor:
         """Call the function again, with other values for those that depend on the input."""
-        args, kwargs = _put(self.args, value), _put(dict(self.kwargs), value)
+
+        def put(leaf: Any) -> Any:
+            return value(leaf) if isinstance(leaf, Node) else leaf
+
+        args, kwargs = mapped(self.args, put), mapped(dict(self.kwargs), put)
         return list(tensors_in(self.func(*args, **kwargs)))[self.result]
 
 
@@ -60,18 +64,7 @@ def run_again(op: Op, values: dict[Node, Tensor]) -> Tensor:
 def data_in(op: Op) -> list[Node]:
     """Every value that an operation is given."""
     found: list[Node] = []
-
-    def look(given: object) -> None:
-        if isinstance(given, Node):
-            found.append(given)
-        elif isinstance(given, list | tuple):
-            for item in given:
-                look(item)
-        elif isinstance(given, dict):
-            for item in given.values():
-                look(item)
-
-    look((op.args, dict(op.kwargs)))
+    mapped((op.args, dict(op.kwargs)), lambda x: found.append(x) if isinstance(x, Node) else None)
     return found
 
 
@@ -84,14 +77,13 @@ def has_tensors(value: Any) -> bool:
     return next(tensors_in(value), None) is not None
 
 
-def _put(given: Any, value: Callable[[Node], Tensor]) -> Any:
-    if isinstance(given, Node):
-        return value(given)
+def mapped(given: Any, change: Callable[[Any], Any]) -> Any:
+    """Change every leaf of nested lists, tuples and dictionaries."""
     if isinstance(given, list | tuple) and not hasattr(given, "_fields"):
-        return type(given)(_put(item, value) for item in given)
+        return type(given)(mapped(item, change) for item in given)
     if isinstance(given, dict):
-        return {key: _put(item, value) for key, item in given.items()}
-    return given
+        return {key: mapped(item, change) for key, item in given.items()}
+    return change(given)
 
 
 class Reading(Watch):
@@ -147,7 +139,7 @@ class Reading(Watch):
         def node_of(tensor: Any) -> Any:
             return (frame.find(tensor) or tensor) if isinstance(tensor, Tensor) else tensor
 
-        given = _with_nodes(args, node_of), _with_nodes(kwargs, node_of)
+        given = mapped(args, node_of), mapped(kwargs, node_of)
         before = len(frame.nodes)
         super().saw(func, args, kwargs, result)
         made = [node for node in frame.nodes[before:] if node.op != "argument"]
@@ -168,14 +160,6 @@ class Reading(Watch):
                 for source in frame.returned:
                     self._users[source].append(frame)
         return self._users[node]
-
-
-def _with_nodes(given: Any, node_of: Callable[[Any], Any]) -> Any:
-    if isinstance(given, list | tuple) and not hasattr(given, "_fields"):
-        return type(given)(_with_nodes(item, node_of) for item in given)
-    if isinstance(given, dict):
-        return {key: _with_nodes(item, node_of) for key, item in given.items()}
-    return node_of(given)
 
 
 def read(model: nn.Module, args: Any, kwargs: Any) -> Reading:
