@@ -79,8 +79,9 @@ class AsymmetricBlock(Block):
 
     def forward(self, x: Tensor) -> Tensor:
         """Take one step."""
-        rate = self.conv2(torch.relu(self.conv1(x)))
-        return torch.relu(self.shortcut(x) + rate)
+        rate = self.conv2(torch.relu_(self.conv1(x)))
+        rate += self.shortcut(x)
+        return torch.relu_(rate)
 
 
 VARIANTS = {f"acresnet{6 * n + 2}_cifar": n for n in (9, 18, 27)}

@@ -2,7 +2,8 @@
 
 He, Zhang, Ren and Sun, 2016: "Deep residual learning for image recognition" (post-activation) and
 "Identity mappings in deep residual networks" (pre-activation). Three stages of n blocks, widths 16,
-32 and 64 (times four for bottlenecks), a 1×1 convolution where the state changes shape.
+32 and 64 (times four for bottlenecks), a 1×1 convolution where the state changes shape. Activations
+and additions work in place: on maps this large, memory that is written for the first time is dear.
 """
 
 import math
@@ -48,9 +49,10 @@ class BasicBlock(Block):
 
     def forward(self, x: Tensor) -> Tensor:
         """Take one step."""
-        rate = torch.relu(self.bn1(self.conv1(x)))
+        rate = torch.relu_(self.bn1(self.conv1(x)))
         rate = self.bn2(self.conv2(rate))
-        return torch.relu(self.shortcut(x) + rate)
+        rate += self.shortcut(x)
+        return torch.relu_(rate)
 
 
 class Bottleneck(Block):
@@ -70,10 +72,11 @@ class Bottleneck(Block):
 
     def forward(self, x: Tensor) -> Tensor:
         """Take one step."""
-        rate = torch.relu(self.bn1(self.conv1(x)))
-        rate = torch.relu(self.bn2(self.conv2(rate)))
+        rate = torch.relu_(self.bn1(self.conv1(x)))
+        rate = torch.relu_(self.bn2(self.conv2(rate)))
         rate = self.bn3(self.conv3(rate))
-        return torch.relu(self.shortcut(x) + rate)
+        rate += self.shortcut(x)
+        return torch.relu_(rate)
 
 
 class PreActBottleneck(Block):
@@ -96,9 +99,10 @@ class PreActBottleneck(Block):
     def forward(self, x: Tensor) -> Tensor:
         """Take one step."""
         rate = self.conv1(torch.relu(self.bn1(x)))
-        rate = self.conv2(torch.relu(self.bn2(rate)))
-        rate = self.conv3(torch.relu(self.bn3(rate)))
-        return torch.add(self.shortcut(x), rate)
+        rate = self.conv2(torch.relu_(self.bn2(rate)))
+        rate = self.conv3(torch.relu_(self.bn3(rate)))
+        rate += self.shortcut(x)
+        return rate  # type: ignore[no-any-return]
 
 
 def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
@@ -134,7 +138,7 @@ class CifarResNet(nn.Module):
         self.num_features = WIDTHS[-1] * block.expansion
         self.conv1 = stem(in_chans, WIDTHS[0]) if stem else _conv(in_chans, WIDTHS[0], 3)
         self.bn1 = nn.Identity() if preact or stem else nn.BatchNorm2d(WIDTHS[0])
-        self.act1 = nn.Identity() if preact else nn.ReLU()
+        self.act1 = nn.Identity() if preact else nn.ReLU(inplace=True)
         channels = WIDTHS[0]
         for number, width in enumerate(WIDTHS, start=1):
             steps = []
@@ -142,7 +146,8 @@ class CifarResNet(nn.Module):
                 steps.append(block(channels, width, 2 if index == 0 and number > 1 else 1))
                 channels = width * block.expansion
             self.add_module(f"layer{number}", nn.Sequential(*steps))
-        self.norm = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU()) if preact else nn.Identity()
+        last = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(inplace=True))
+        self.norm = last if preact else nn.Identity()
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, num_classes) if num_classes else nn.Identity()
         self._initialise()

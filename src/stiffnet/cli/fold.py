@@ -1,7 +1,5 @@
 """``stiffnet fold``: a trained network in, the one to deploy out, and proof that they agree."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +45,7 @@ def fold(
     import torch
     from rich.console import Console
 
+    from stiffnet.cli.results import command
     from stiffnet.files import check_writable
     from stiffnet.fold.fold import fold as run
     from stiffnet.network.export import export_onnx, export_program, require_onnx
@@ -66,14 +65,14 @@ def fold(
     chance = torch.Generator().manual_seed(0)
     made_up = torch.randn(RANDOM, *loaded.preparation.input_size, generator=chance)
     example = torch.cat([made_up, *real])
-    command = shlex.join(["stiffnet", *sys.argv[1:]])
+    made_by = command()
     exports: list[ExportReport] = []
     with progress(f"folding {loaded.name}", 1 + bool(onnx) + bool(program)) as advance:
         result = run(loaded.model, example, fuse=fuse)
-        origin: dict[str, Fact] = {"folded_by": command, "source": str(model_folder), "fuse": fuse}
+        origin: dict[str, Fact] = {"folded_by": made_by, "source": str(model_folder), "fuse": fuse}
         write_folded(folder, result.model, result.report.changes, source=loaded, made_by=origin)
         advance(1)
-        facts = {"form": "folded", "model": loaded.name, "made_by": command}
+        facts = {"form": "folded", "model": loaded.name, "made_by": made_by}
         if onnx is not None:
             exports.append(export_onnx(result.model, onnx, example, inputs=real, facts=facts))
             advance(1)

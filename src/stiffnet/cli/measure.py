@@ -1,14 +1,12 @@
 """``stiffnet measure``: the stiffness of any network on any images."""
 
-import re
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stiffnet.cli.devices import Device, check_device
+from stiffnet.cli.options import BatchSize, Data, Workers
 from stiffnet.cli.progress import note, progress
 
 if TYPE_CHECKING:
@@ -21,9 +19,7 @@ def measure(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A timm name, torchvision:NAME, or our folder.")
     ],
-    data: Annotated[
-        str, typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder of class folders.")
-    ],
+    data: Data,
     weights: Annotated[
         str,
         typer.Option(metavar="F", help="'pretrained', a .safetensors or a .pth. Random if none."),
@@ -34,9 +30,7 @@ def measure(
     limit: Annotated[
         int, typer.Option(min=0, help="Measure this many images, evenly chosen; 0 means all.")
     ] = 0,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
-    ] = 64,
+    batch_size: BatchSize = 64,
     num_classes: Annotated[
         int,
         typer.Option(
@@ -44,7 +38,7 @@ def measure(
         ),
     ] = 0,
     device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files.")] = 0,
+    workers: Workers = 0,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of random weights.")] = 0,
     out: Annotated[
         Path | None,
@@ -52,16 +46,15 @@ def measure(
     ] = None,
 ) -> None:
     """Say how stiff every residual step of a network is: a table, a JSON file and a page."""
-    from rich.console import Console
-
+    from stiffnet.cli.results import facts_of, file_name, show
     from stiffnet.data import open_data
     from stiffnet.data.images import part_of
-    from stiffnet.files import atomic_write_all, check_writable
+    from stiffnet.files import check_writable
     from stiffnet.measure import measure as run
     from stiffnet.report.stiffness import page
     from stiffnet.train.ranks import make_fabric
 
-    folder = out or Path("stiffness") / re.sub(r"[^\w.-]+", "_", Path(model).name)
+    folder = out or Path("stiffness") / file_name(model)
     check_writable(folder)
     images = open_data(data)
     loaded = _open(model, weights, attention, num_classes, images, seed)
@@ -71,13 +64,7 @@ def measure(
     batches = images.batches(
         loaded.preparation, batch_size=batch_size, limit=limit or None, workers=workers
     )
-    facts = {
-        "model": loaded.name,
-        "form": loaded.form,
-        "weights": origin(loaded),
-        "data": images.name,
-        "command": shlex.join(["stiffnet", *sys.argv[1:]]),
-    }
+    facts = facts_of(loaded, images.name)
     with progress(f"measuring {loaded.name}", min(limit or len(images), len(images))) as advance:
         report = run(
             loaded.model.to(fabric.device),
@@ -87,13 +74,8 @@ def measure(
             facts=facts,
             on_batch=advance,
         )
-    if not fabric.is_global_zero:
-        return
-    console = Console()
-    console.print(report)
-    made = {"report.json": report.to_json(), "report.html": page([report])}
-    written = atomic_write_all({folder / name: content for name, content in made.items()})
-    console.print(f"Written: {written[0]} and {written[1]}", markup=False, highlight=False)
+    if fabric.is_global_zero:
+        show(report, folder, {"report.json": report.to_json(), "report.html": page([report])})
 
 
 def _open(
@@ -139,12 +121,3 @@ def _comparable(loaded: "LoadedModel", images: "ImageSet | ImageFolder") -> bool
 
 def _few(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def origin(loaded: "LoadedModel") -> str:
-    """Tell where the weights come from; random ones are noted for the user too."""
-    if loaded.made_by.get("weights") == "random":
-        seed = loaded.made_by["seed"]
-        note(f"no weights were given: {loaded.name} is measured as initialised with seed {seed}.")
-    told = {key.replace("_", " "): value for key, value in loaded.made_by.items()}
-    return ", ".join(f"{key} {value}" for key, value in told.items()).removeprefix("weights ")

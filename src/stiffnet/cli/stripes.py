@@ -1,14 +1,12 @@
 """``stiffnet stripes``: how constant the attention of a trained network is."""
 
-import re
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stiffnet.cli.devices import Device, check_device
+from stiffnet.cli.options import BatchSize, Data, Workers
 from stiffnet.cli.progress import note, progress
 
 if TYPE_CHECKING:
@@ -19,20 +17,16 @@ def stripes(
     source: Annotated[
         str, typer.Argument(metavar="MODEL|RUN", help="A model folder of ours, or a run.")
     ],
-    data: Annotated[
-        str, typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder of class folders.")
-    ],
+    data: Data,
     limit: Annotated[
         int, typer.Option(min=0, help="Look at this many images, evenly chosen; 0 means all.")
     ] = 0,
     growth: Annotated[
         int, typer.Option(min=0, help="Also follow noise through the steps for this many images.")
     ] = 0,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
-    ] = 64,
+    batch_size: BatchSize = 64,
     device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files.")] = 0,
+    workers: Workers = 0,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="For stripes.json and stripes.html; else stripes/MODEL."),
@@ -42,12 +36,10 @@ def stripes(
 
     Of a run that was trained with `--attention-values`, also how the values settled.
     """
-    from rich.console import Console
-
     from stiffnet.cli.fold import places
-    from stiffnet.cli.measure import origin
+    from stiffnet.cli.results import facts_of, file_name, show
     from stiffnet.data import open_data
-    from stiffnet.files import atomic_write_all, check_writable
+    from stiffnet.files import check_writable
     from stiffnet.network.load import is_model_name, open_model
     from stiffnet.report.stripes import page
     from stiffnet.stripes.growth import growth as follow
@@ -55,20 +47,14 @@ def stripes(
     from stiffnet.train.folder import RunFolder
     from stiffnet.train.ranks import make_fabric
 
-    folder = out or Path("stripes") / re.sub(r"[^\w.-]+", "_", Path(source).resolve().name)
+    folder = out or Path("stripes") / file_name(str(Path(source).resolve()))
     check_writable(folder)
     images = open_data(data)
     named = is_model_name(source) or not Path(source).exists()
     loaded = open_model(source if named else places(Path(source))[0])
     check_device(device)
     model = loaded.model.to(make_fabric(device=device.value).device)
-    facts = {
-        "model": loaded.name,
-        "form": loaded.form,
-        "weights": origin(loaded),
-        "data": images.name,
-        "command": shlex.join(["stiffnet", *sys.argv[1:]]),
-    }
+    facts = facts_of(loaded, images.name)
     seen = min(limit or len(images), len(images))
     with progress(f"looking at {loaded.name}", seen + growth) as advance:
         batches = images.batches(
@@ -82,11 +68,11 @@ def stripes(
     if not named and RunFolder(Path(source)).attention.is_dir():
         report = report.adding(drift=_drift(source))
     heading = f"Attention in {loaded.name} on {images.name}"
-    console = Console()
-    console.print(report)
-    made = {"stripes.json": report.to_json(), "stripes.html": page(report, heading=heading)}
-    written = atomic_write_all({folder / name: content for name, content in made.items()})
-    console.print(f"Written: {written[0]} and {written[1]}", markup=False, highlight=False)
+    show(
+        report,
+        folder,
+        {"stripes.json": report.to_json(), "stripes.html": page(report, heading=heading)},
+    )
 
 
 def _drift(run: str) -> "Drift | None":

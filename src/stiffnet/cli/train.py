@@ -1,7 +1,6 @@
 """``stiffnet train``: a network, a recipe and data in; a run that survives out."""
 
 import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stiffnet.cli.devices import Device, check_device
+from stiffnet.cli.options import Workers
 
 if TYPE_CHECKING:
     from stiffnet.train.recipe import Recipe
@@ -56,7 +56,7 @@ def train(
     ] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
     strategy: Annotated[Strategy, typer.Option(help="How ranks share the work.")] = Strategy.auto,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that decode image files.")] = 0,
+    workers: Workers = 0,
     save_every: Annotated[
         int, typer.Option(min=0, help="Steps between checkpoints; 0: after each epoch only.")
     ] = 0,
@@ -76,6 +76,7 @@ def train(
 ) -> None:
     """Train a network by a recipe. Kill it at any moment: `--resume` loses nothing."""
     from stiffnet.cli.following import Follower
+    from stiffnet.cli.results import command, file_name
     from stiffnet.train.run import Machinery, run
     from stiffnet.train.trackers import check_tracker
 
@@ -83,14 +84,14 @@ def train(
     for name in tracker:
         check_tracker(name)
     wanted = _recipe(recipe, model, data, attention, seed, settings, out if resume else None)
-    folder = out or Path("runs") / f"{_plain(wanted.model)}-{wanted.fingerprint}"
+    folder = out or Path("runs") / f"{file_name(wanted.model)}-{wanted.fingerprint}"
     with Follower(wanted, folder, tracker) as follower:
         result = run(
             wanted,
             folder,
             resume=resume,
             again=again,
-            command=shlex.join(["stiffnet", *sys.argv[1:]]),
+            command=command(),
             machinery=Machinery(
                 device=device.value,
                 devices=devices,
@@ -150,12 +151,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not sign:
         raise RecipeError(f"`--set {text}` names no value. Write `--set FIELD=VALUE`.")
     return field.strip(), value.strip()
-
-
-def _plain(name: str) -> str:
-    import re
-
-    return re.sub(r"[^\w.-]+", "_", Path(name).name)
 
 
 def _told(result: "Result", recipe: "Recipe") -> str:

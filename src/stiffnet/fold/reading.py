@@ -44,10 +44,14 @@ class Op:
         return self.kwargs.get(name, default)
 
     def again(self, value: Callable[[Node], Tensor]) -> Tensor:
-        """Call the function again, with other values for those that depend on the input."""
+        """Call the function again, on the CPU, with other values where they depend on the input."""
 
         def put(leaf: Any) -> Any:
-            return value(leaf) if isinstance(leaf, Node) else leaf
+            if isinstance(leaf, Node):
+                return value(leaf)
+            if isinstance(leaf, torch.device):
+                return torch.device("cpu")
+            return leaf.cpu() if isinstance(leaf, Tensor) else leaf
 
         args, kwargs = mapped(self.args, put), mapped(dict(self.kwargs), put)
         return list(tensors_in(self.func(*args, **kwargs)))[self.result]

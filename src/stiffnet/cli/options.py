@@ -1,0 +1,13 @@
+"""Options that commands which look at a network on images have in common."""
+
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    str, typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder of class folders.")
+]
+BatchSize = Annotated[
+    int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
+]
+Workers = Annotated[int, typer.Option(min=0, help="Processes that decode image files.")]

@@ -1,0 +1,62 @@
+"""What a command found: where it goes, what it says of itself, how it is shown."""
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stiffnet.cli.progress import note
+
+if TYPE_CHECKING:
+    from rich.console import RichCast
+
+    from stiffnet.network.load import LoadedModel
+
+
+def file_name(name: str) -> str:
+    """Make a name that any file system takes.
+
+    >>> file_name("torchvision:resnet18")
+    'torchvision_resnet18'
+    """
+    return re.sub(r"[^\w.-]+", "_", Path(name).name)
+
+
+def command() -> str:
+    """Return the command line, to be typed again."""
+    return shlex.join(["stiffnet", *sys.argv[1:]])
+
+
+def facts_of(loaded: "LoadedModel", data: str) -> dict[str, str]:
+    """Tell what was looked at: the network, its weights, the data, the command."""
+    return {
+        "model": loaded.name,
+        "form": loaded.form,
+        "weights": _origin(loaded),
+        "data": data,
+        "command": command(),
+    }
+
+
+def _origin(loaded: "LoadedModel") -> str:
+    """Tell where the weights come from; random ones are noted for the user too."""
+    if loaded.made_by.get("weights") == "random":
+        seed = loaded.made_by["seed"]
+        note(f"no weights were given: {loaded.name} is measured as initialised with seed {seed}.")
+    told = {key.replace("_", " "): value for key, value in loaded.made_by.items()}
+    return ", ".join(f"{key} {value}" for key, value in told.items()).removeprefix("weights ")
+
+
+def show(report: "RichCast", folder: Path, files: Mapping[str, str]) -> None:
+    """Print a report, write its files all together, and say where they are."""
+    from rich.console import Console
+
+    from stiffnet.files import atomic_write_all
+
+    console = Console()
+    console.print(report)
+    written = atomic_write_all({folder / name: content for name, content in files.items()})
+    told = " and ".join(map(str, written))
+    console.print(f"Written: {told}", markup=False, highlight=False)
