@@ -35,6 +35,10 @@ def network(name):
     x = torch.randn(2, 3, size, size)
     model = attach(timm.create_model(name, num_classes=7), asr("se", init=0.5), example=x)
     trained(model)
+    heads = model.get_classifier()
+    for head in heads if isinstance(heads, tuple) else (heads,):
+        for parameter in head.parameters():  # some of timm's start at zero
+            nn.init.normal_(parameter)
     for gate in (m for m in model.modules() if hasattr(m, "psi")):
         nn.init.uniform_(gate.psi, 0.5, 1.5)
     return model, x
