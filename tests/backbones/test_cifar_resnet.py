@@ -5,6 +5,8 @@ import timm
 import torch
 
 from stiffnet.backbones import CIFAR_RESNETS
+from stiffnet.backbones.cifar_acnet import AsymmetricBlock
+from stiffnet.backbones.cifar_resnet import BasicBlock, Bottleneck, PreActBottleneck
 from stiffnet.trajectory.steps import steps
 
 PARAMETERS = {  # with 10 classes, from the authors' code and by hand
@@ -77,3 +79,16 @@ def test_the_classifier_can_be_replaced_and_left_out():
     assert model(torch.rand(1, 3, 32, 32)).shape == (1, 5)
     bare = timm.create_model("resnet20_cifar", num_classes=0)
     assert bare(torch.rand(1, 3, 32, 32)).shape == (1, 64)
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["evaluating", "training"])
+@pytest.mark.parametrize("block", [BasicBlock, Bottleneck, PreActBottleneck, AsymmetricBlock])
+def test_a_step_works_in_place_on_its_own_values_only(block, training):
+    torch.manual_seed(0)
+    state = torch.randn(2, 4 * block.expansion, 5, 5)
+    before = state.clone()
+    step = block(4 * block.expansion, 4, 1).train(training)
+    after = step(state)
+    assert torch.equal(state, before)
+    assert after.data_ptr() != state.data_ptr()
+    assert not torch.equal(after, before)

@@ -61,9 +61,11 @@ def test_networks_of_branches_with_a_gate_on_top_and_without(name, attention):
 
 
 def test_branches_can_be_left():
-    model = create_model("repvgg_a0", num_classes=10, attention="asr:se")
-    made = fold(trained(model), images(), branches=False, passes=0).model
-    timm.create_model("repvgg_a0", num_classes=10).load_state_dict(made.state_dict())
+    model, x = trained(create_model("repvgg_a0", num_classes=10, attention="asr:se")), images()
+    made = fold(model, x, branches=False, passes=0).model
+    plain = timm.create_model("repvgg_a0", num_classes=10).eval()
+    plain.load_state_dict(made.state_dict())
+    assert_same(model, plain, x)
 
 
 class Deploys(nn.Module):
