@@ -11,13 +11,13 @@ with each other in the same way and more often. Exits with 1 if ours is slower t
 """
 
 import argparse
-import random
 import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 
 import timm.layers
 import torch
+from neighbours import against, beside, judged
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -75,44 +75,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor) -> None:
     F.cross_entropy(model(images), labels).backward()
 
 
-Work = Callable[[nn.Module, Tensor, Tensor], None]
-
-
-def measured(
-    made: dict[str, nn.Module], work: Work, images: Tensor, labels: Tensor, rounds: int
-) -> tuple[list[float], dict[str, list[float]]]:
-    """Seconds of the plain network, and every other's speed over that of its plain neighbours."""
-
-    def seconds(name: str) -> float:
-        start = time.perf_counter()
-        work(made[name], images, labels)
-        return time.perf_counter() - start
-
-    found: dict[str, list[float]] = {name: [] for name in made if name != "plain"}
-    turn = list(found)
-    plain = [seconds("plain"), seconds("plain")]
-    for number in range(rounds):
-        for name in random.Random(number).sample(turn, len(turn)):
-            own = seconds(name)
-            plain.append(seconds("plain"))
-            found[name].append((plain[-2] + plain[-1]) / 2 / own)
-    return plain, {"plain": [1.0], **found}
-
-
-def against(
-    ours: nn.Module, theirs: nn.Module, work: Work, images: Tensor, labels: Tensor, turns: int
-) -> float:
-    """Our speed over theirs: passes of both in turns, each between two of the other."""
-    times: list[float] = []
-    for turn in range(turns + 4):  # the first two of each warm up
-        start = time.perf_counter()
-        work(theirs if turn % 2 else ours, images, labels)
-        times.append(time.perf_counter() - start)
-    found = []
-    for turn in range(3, turns + 3):
-        beside = (times[turn - 1] + times[turn + 1]) / 2
-        found.append(times[turn] / beside if turn % 2 else beside / times[turn])
-    return statistics.median(found)
+ASKED = 0.97
 
 
 def main() -> int:
@@ -134,15 +97,21 @@ def main() -> int:
         f"{args.turns} turns; 1.00 is the plain backbone"
     )
     ratios: dict[str, dict[str, float]] = {}
+    compared: dict[str, dict[str, float]] = {}
     speeds: dict[str, float] = {}
     for work in (train, infer):
-        times, found = measured(made, work, images, labels, args.rounds)
-        ratios[work.__name__] = {name: statistics.median(own) for name, own in found.items()}
-        ratios[f"{work.__name__} against timm"] = {
-            name: against(made[name], made[f"timm's {name}"], work, images, labels, args.turns)
-            for name in THEIRS
+        kind = work.__name__
+        run = {name: partial(work, model, images, labels) for name, model in made.items()}
+        plain = run.pop("plain")
+        times, found = beside([plain], run, list(run), args.rounds)
+        ratios[kind] = {
+            "plain": 1.0,
+            **{name: statistics.median(own) for name, own in found.items()},
         }
-        speeds[work.__name__] = args.batch / statistics.median(times)
+        compared[kind] = {
+            name: against(run[name], run[f"timm's {name}"], args.turns) for name in THEIRS
+        }
+        speeds[kind] = args.batch / statistics.median(times)
     print("| module | parameters | training images/s | ratio | inference images/s | ratio |")
     print("|---|--:|--:|--:|--:|--:|")
     for name, model in made.items():
@@ -151,13 +120,12 @@ def main() -> int:
             f"{speeds[kind] * ratios[kind][name]:.1f} | {ratios[kind][name]:.2f}" for kind in speeds
         )
         print(f"| {name} | {count:,} | {' | '.join(shown)} |")
-    met = True
-    for kind in ("train", "infer"):
-        for name, ratio in ratios[f"{kind} against timm"].items():
-            met &= ratio >= 0.97
-            word = "met" if ratio >= 0.97 else "MISSED"
-            print(f"{word}: our {name} at {ratio:.3f} x timm's images/s, {kind}")
-    return 0 if met else 1
+    met = [
+        judged(f"our {name} over timm's, {kind}", ratio, ASKED)
+        for kind, by_name in compared.items()
+        for name, ratio in by_name.items()
+    ]
+    return 0 if all(met) else 1
 
 
 if __name__ == "__main__":

@@ -12,13 +12,12 @@ the plain one, or the fused one does not reach what is asked of it.
 """
 
 import argparse
-import itertools
-import random
 import statistics
-import time
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+from neighbours import beside, judged, warm_seconds
 from torch import Tensor, nn
 
 import stiffnet
@@ -27,8 +26,8 @@ from stiffnet.attention import ATTENTION
 PAPER = {"ie": 22.56, "srm": 28.64, "cbam": 59.21, "se": 24.42, "dia": 43.82, "spa": 44.45}
 """Drop of images/s in per cent, ResNet-164 on CIFAR-100, on a GPU: Table 1 of the ASR paper."""
 FOLDED = 0.99
-REPEATED = {"fused": 4}
-"""Turns a round of a network whose ratio is judged alone; folded ones are judged together."""
+FUSED_TURNS = 4
+"""A round: its ratio is judged alone, and those of folded networks together."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ BACKBONES = (
 def networks(backbone: Backbone, image: Tensor) -> tuple[list[nn.Module], dict[str, nn.Module]]:
     """Plain networks, and one with each module, its folded ASR, and the fused backbone.
 
-    They are made in turns: where its weights happen to lie makes a network faster or slower, too,
-    and the first to be made have the best places.
+    They are made in turns: folded networks are slower than plain ones that were made before them.
     """
     plain, made = [], {}
     for entry in ATTENTION:
@@ -69,81 +67,63 @@ def ratios(
     plain: list[nn.Module], made: dict[str, nn.Module], images: Tensor, rounds: int
 ) -> tuple[list[float], dict[str, list[float]]]:
     """Seconds of the plain networks in turn, and the others' speed over their plain neighbours'."""
-    found: dict[str, list[float]] = {name: [] for name in made}
-    turn = [name for name in found for _ in range(REPEATED.get(name, 1))]
-    next_plain = itertools.cycle(plain)
+    turns = [name for name in made for _ in range(FUSED_TURNS if name == "fused" else 1)]
+    run = {name: partial(model, images) for name, model in made.items()}
     with torch.no_grad():
-        times = [_seconds(next(next_plain), images)]
-        for number in range(rounds):
-            for name in random.Random(number).sample(turn, len(turn)):
-                own = _seconds(made[name], images)
-                times.append(_seconds(next(next_plain), images))
-                found[name].append((times[-2] + times[-1]) / 2 / own)
-    return times, found
+        return beside([partial(m, images) for m in plain], run, turns, rounds, warm_seconds)
 
 
-def _seconds(model: nn.Module, images: Tensor) -> float:
-    model(images)
-    start = time.perf_counter()
-    model(images)
-    return time.perf_counter() - start
+def measured(backbone: Backbone, effort: float) -> bool:
+    """Time all networks of one backbone, print a table, and return whether they are fast enough."""
+    torch.manual_seed(0)
+    image = torch.rand(1, 3, backbone.size, backbone.size)
+    plain, made = networks(backbone, image)
+    rounds = max(1, round(backbone.rounds * effort))
+    times, found = ratios(plain, made, image, rounds)
+    speed = 1 / statistics.median(times)
+    each = [1 / statistics.median(times[i :: len(plain)]) for i in range(len(plain))]
+    ratio = {name: statistics.median(values) for name, values in found.items()}
+    print(
+        f"\n{backbone.name}, {backbone.size} pixels, one image at a time, {rounds} rounds\n"
+        f"Plain: {speed:.2f} images/s, single ones of {len(plain)} at {min(each) / speed:.3f} to "
+        f"{max(each) / speed:.3f} of it"
+    )
+    print("| module | images/s | ratio | folded ASR, images/s | ratio | drop | in the paper |")
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    for entry in ATTENTION:
+        own, folded = ratio[entry.name], ratio.get(f"folded {entry.name}")
+        paper = PAPER.get(entry.name) if backbone.name == "resnet164_cifar" else None
+        print(
+            f"| {entry.name} | {speed * own:.2f} | {own:.3f} "
+            f"| {'|' if folded is None else f'{speed * folded:.2f} | {folded:.3f}'} "
+            f"| {100 * (1 - own):.1f} % | {'' if paper is None else f'{paper:.1f} %'} |"
+        )
+    middle = statistics.median(
+        value for name, values in found.items() if name.startswith("folded") for value in values
+    )
+    print(f"fused: {speed * ratio['fused']:.2f} images/s")
+    met = [
+        judged("folded (all modules) over plain", middle, FOLDED),
+        judged("fused over plain", ratio["fused"], backbone.fused),
+    ]
+    for batch in backbone.batches:
+        images = torch.rand(batch, 3, backbone.size, backbone.size)
+        _, found = ratios(plain, {"fused": made["fused"]}, images, max(4, rounds // batch))
+        print(f"fused over plain in batches of {batch}: {statistics.median(found['fused']):.3f} x")
+    return all(met)
 
 
 def main() -> int:
-    """Time all networks of both backbones, and print a table of each."""
+    """Measure both backbones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--rounds", type=float, default=1.0, help="times the usual number of rounds"
-    )
+    parser.add_argument("--effort", type=float, default=1.0, help="times the usual rounds")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--backbone", default="", help="only the one whose name contains this")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     print(f"torch {torch.__version__}, threads: {torch.get_num_threads()}")
-    met = True
-    for backbone in (b for b in BACKBONES if args.backbone in b.name):
-        torch.manual_seed(0)
-        image = torch.rand(1, 3, backbone.size, backbone.size)
-        plain, made = networks(backbone, image)
-        rounds = max(1, round(backbone.rounds * args.rounds))
-        times, found = ratios(plain, made, image, rounds)
-        speed = 1 / statistics.median(times)
-        each = [1 / statistics.median(times[i :: len(plain)]) for i in range(len(plain))]
-        ratio = {name: statistics.median(values) for name, values in found.items()}
-        print(
-            f"\n{backbone.name}, {backbone.size} pixels, one image at a time, {rounds} rounds\n"
-            f"Plain: {speed:.2f} images/s, {min(each) / speed:.3f} to {max(each) / speed:.3f} of "
-            "it by where its weights lie"
-        )
-        print("| module | images/s | ratio | folded ASR, images/s | ratio | drop | in the paper |")
-        print("|---|--:|--:|--:|--:|--:|--:|")
-        for entry in ATTENTION:
-            own, folded = ratio[entry.name], ratio.get(f"folded {entry.name}")
-            paper = PAPER.get(entry.name) if backbone.name == "resnet164_cifar" else None
-            print(
-                f"| {entry.name} | {speed * own:.2f} | {own:.3f} "
-                f"| {'|' if folded is None else f'{speed * folded:.2f} | {folded:.3f}'} "
-                f"| {100 * (1 - own):.1f} % | {'' if paper is None else f'{paper:.1f} %'} |"
-            )
-        middle = statistics.median(
-            value for name, values in found.items() if name.startswith("folded") for value in values
-        )
-        for what, reached, asked in (
-            ("folded (all modules)", middle, FOLDED),
-            ("fused", ratio["fused"], backbone.fused),
-        ):
-            met &= reached >= asked
-            word = "met" if reached >= asked else "MISSED"
-            print(
-                f"{word}: {what} at {reached:.3f} x the plain backbone, {speed * reached:.2f} "
-                f"images/s (asked: {asked})"
-            )
-        for batch in backbone.batches:
-            images = torch.rand(batch, 3, backbone.size, backbone.size)
-            _, found = ratios(plain, {"fused": made["fused"]}, images, max(4, rounds // batch))
-            reached = statistics.median(found["fused"])
-            print(f"fused, in batches of {batch}: {reached:.3f} x the plain backbone")
-    return 0 if met else 1
+    met = [measured(each, args.effort) for each in BACKBONES if args.backbone in each.name]
+    return 0 if all(met) else 1
 
 
 if __name__ == "__main__":
