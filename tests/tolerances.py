@@ -27,6 +27,9 @@ RTOL = {
     # Float64 weights after a few dozen optimizer steps in another order of sums: each step
     # multiplies the rounding of the last, and 1e-12 is the worst that was seen.
     "steps64": 1e-9,
+    # A text in one piece or token by token with a cache: other shapes, other orders of sums, and
+    # start="identity" on top of it, all in float32.
+    "cached": 1e-5,
     # A network after `attach(..., start="identity")`: DESIGN promises 1e-6, because a gate that is
     # divided by its first value may round once at every step.
     "identity": 1e-6,

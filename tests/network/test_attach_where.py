@@ -225,11 +225,14 @@ CONV, LINEAR = nn.Conv2d(24, 24, 1), nn.Linear(24, 24)
         ((2, 24, 24), [nn.Conv1d(3, 24, 1)], 1),
         ((2, 24, 24), [nn.BatchNorm1d(24), LINEAR], -1),
         ((2, 24, 24, 24, 24), [nn.ConvTranspose3d(3, 24, 1)], 1),
-        ((2, 24, 24, 24), [LINEAR, CONV], 1),
-        ((2, 24, 24, 24), [CONV, LINEAR], -1),
+        ((2, 24, 24, 24), [CONV, CONV], 1),
+        ((2, 24, 24, 24), [LINEAR], -1),
+        ((2, 24, 24, 24), [LINEAR, CONV], None),  # ConvNeXt permutes around its layers, or not
+        ((2, 24, 24, 24), [CONV, LINEAR], None),
         ((2, 24, 7, 7), [CONV, nn.Linear(24, 7)], 1),
         ((2, 7, 7, 24), [LINEAR, nn.Conv2d(3, 7, 1)], -1),
         ((2, 48, 7, 7), [CONV, CONV], 1),  # GhostNet concatenates two halves
+        ((2, 48, 24, 24), [CONV, CONV], 1),  # the same, as wide as a half
         ((2, 24, 4, 7, 7), [nn.Conv3d(3, 24, 1)], 1),
         ((2, 4, 7, 7, 24), [LINEAR], -1),
         ((2, 5, 7, 9), [LINEAR], None),
@@ -238,6 +241,35 @@ CONV, LINEAR = nn.Conv2d(24, 24, 1), nn.Linear(24, 24)
 )
 def test_the_axis_of_the_channels_is_told_by_widths_and_squares(shape, branch, axis):
     assert channel_axis(shape, branch) == axis
+
+
+def test_channels_are_not_taken_for_a_width_of_the_same_length():
+    maps = timm.create_model("convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32))
+    last = timm.create_model(
+        "convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32), conv_mlp=True
+    )
+    for model in (maps, last):
+        attach(model, "se", example=torch.rand(2, 3, 32, 32))  # 8 channels of 8 x 8 pixels
+        axes = [model.get_submodule(a.name).channel_axis for a in attached(model)]
+        assert axes == [1, 1, 1, 1]
+        model(torch.rand(1, 3, 64, 96))
+
+
+def test_channels_are_proven_by_another_size_or_asked_for():
+    class Square(nn.Module):
+        def __init__(self, fixed):
+            super().__init__()
+            self.conv, self.mlp, self.fixed = nn.Conv2d(8, 8, 1), nn.Linear(8, 8), fixed
+
+        def forward(self, x):
+            if self.fixed and x.shape[-1] != 8:
+                raise ValueError("one size only")
+            return x + self.mlp(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).relu()
+
+    model = attach(Square(fixed=False), "se", example=torch.rand(2, 8, 8, 8))
+    assert model.step_size.channel_axis == 1
+    with pytest.raises(StepError, match=r"\(2, 8, 8, 8\) lie cannot be told; give an `example`"):
+        attach(Square(fixed=True), "se", example=torch.rand(2, 8, 8, 8))
 
 
 def test_iebn_replaces_every_norm_but_those_of_shortcuts_and_gives_them_back():

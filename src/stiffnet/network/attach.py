@@ -13,12 +13,14 @@ from torch._dynamo import OptimizedModule
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import StepError, UnknownNameError
+from stiffnet.network.edits import Gate
 from stiffnet.network.example import example_for
-from stiffnet.network.gated import Gate, Gated, Input, Output, Plan, put, take_out
+from stiffnet.network.gated import Gated, gates_of, put, take_out
 from stiffnet.network.norms import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
-from stiffnet.network.rewrite import planned
-from stiffnet.network.sockets import Socket, position_sockets, refusal, step_sockets
+from stiffnet.network.proof import prove
+from stiffnet.network.sockets import Socket, Sockets, position_sockets, refusal, step_sockets
+from stiffnet.network.source import Unreadable
 from stiffnet.network.where import Where
 from stiffnet.registry import unknown
 from stiffnet.trajectory.batch import as_arguments, resized
@@ -57,10 +59,9 @@ def attach(
     """Put a step-size module on the residual steps of a network, just before their additions.
 
     The network is changed, all of it or (when an error is raised) nothing. Blocks that get a
-    module stay the objects that they are, and every parameter keeps its name: old weights load, and
-    only the new modules' are missing. `detach` undoes it. What the code of such a block reads of
-    the block's own settings is read now; setting one later is refused. Attach before compiling,
-    wrapping and making an optimizer.
+    module stay the objects that they are, of a class of their own class whose code also calls the
+    module, and every parameter keeps its name: old weights load, and only the new modules' are
+    missing. `detach` undoes it. Attach before compiling, wrapping and making an optimizer.
 
     Args:
         model: Any network; `copy.deepcopy` it first to keep both. Networks without residual steps
@@ -97,19 +98,17 @@ def attach(
     args, kwargs = resized(args, SAMPLES), resized(kwargs, SAMPLES)
     named = positions(model)
     if getattr(maker, "replaces_norm", False):
-        found = [] if named else _steps(model, args, kwargs, needed=callable(where))
+        steps = [] if named else _steps(model, args, kwargs, needed=callable(where))
         make = _norm_maker(maker, start, options)
-        replace_norms(model, found, make, args, kwargs, where)
+        replace_norms(model, steps, make, args, kwargs, where)
         return model
     if named:
-        sockets = position_sockets(model, named, args, kwargs, where)
+        found = position_sockets(model, named, args, kwargs, where)
     else:
-        sockets = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
+        found = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
+    sockets = found.places
     gates = _gates(model, sockets, maker, start, options)
-    plans = {
-        path: _plan(model.get_submodule(path), pairs)
-        for path, pairs in _by_block(sockets, gates).items()
-    }
+    plans = _proved(model, found, gates, args, kwargs)
     classes = {path: type(model.get_submodule(path)) for path in plans}
     try:
         for socket, gate in zip(sockets, gates, strict=True):
@@ -168,10 +167,9 @@ def _attached(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
     for path, module in model.named_modules():
         if path in norms:
             yield path, module, path
-        if isinstance(module, Gated):
-            for gate in module.gated_plan.gates:
-                name = f"{path}.{gate.child}" if path else gate.child
-                yield name, getattr(module, gate.child), f"{path}#{gate.nth}" if gate.nth else path
+        for gate in gates_of(module):
+            name = f"{path}.{gate.child}" if path else gate.child
+            yield name, getattr(module, gate.child), f"{path}#{gate.nth}" if gate.nth else path
 
 
 def _registered_name(module: nn.Module) -> str:
@@ -313,28 +311,31 @@ def _check(gate: nn.Module, socket: Socket) -> None:
         gate.check(rate, rate)
 
 
-def _by_block(
-    sockets: Sequence[Socket], gates: Sequence[nn.Module]
-) -> dict[str, list[tuple[Socket, nn.Module]]]:
-    blocks: dict[str, list[tuple[Socket, nn.Module]]] = defaultdict(list)
-    for socket, gate in zip(sockets, gates, strict=True):
-        blocks[socket.block].append((socket, gate))
-    return blocks
+def _proved(
+    model: nn.Module, found: Sockets, gates: Sequence[nn.Module], args: Any, kwargs: Any
+) -> dict[str, tuple[Gate, ...]]:
+    """Return the gates of every block, once it is proved that they are called where they should be.
 
-
-def _plan(block: nn.Module, pairs: Sequence[tuple[Socket, nn.Module]]) -> Plan:
-    """Plan the code of a block with its new gates."""
-    first = pairs[0][0]
-    if first.reading is not None:
-        new = {
-            socket.child: (socket.step, socket.nth, bool(getattr(gate, "needs_state", False)))
-            for socket, gate in pairs
-            if socket.step is not None
-        }
-        return planned(block, first.reading, new)
-    old = block.gated_plan.gates if isinstance(block, Gated) else ()
-    gates = (*old, *(Gate(socket.child, 0) for socket, _ in pairs))
-    return Output(gates) if first.side == "output" else Input(gates)
+    Raises:
+        StepError: If some would not be; the message names them.
+    """
+    wishes = [place.wish(gate) for place, gate in zip(found.places, gates, strict=True)]
+    try:
+        return prove(model, wishes, args, kwargs, found.results)
+    except Unreadable as first:
+        refused = {}
+        for place, wish in zip(found.places, wishes, strict=True):
+            try:
+                prove(model, [wish], args, kwargs, found.results)
+            except Unreadable as reason:
+                kind = type(model.get_submodule(place.block)).__name__
+                refused[place.name] = f"{kind}: {reason}"
+        if not refused:
+            raise StepError(
+                f"{type(model).__name__} cannot take all these modules: {first}."
+            ) from first
+        kind = "step" if found.places[0].step else "position"
+        raise StepError(refusal("A module", kind, refused, len(wishes))) from first
 
 
 def _like(gate: nn.Module, block: nn.Module, model: nn.Module) -> None:

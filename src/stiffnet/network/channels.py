@@ -1,8 +1,15 @@
-"""Along which axis of a rate its channels lie: (N, C, H, W), (N, L, C), (N, H, W, C), ..."""
+"""Along which axis of a rate its channels lie: (N, C, H, W), (N, L, C), (N, H, W, C), ...
 
-from collections.abc import Iterable, Iterator
+Where the network runs on a larger input too, the axes that grow with it are positions, and what
+stays is proven to be the channels. Where it does not, the layers that computed the rate tell.
+"""
 
-from torch import nn
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 _FIRST = (
     nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
@@ -11,15 +18,59 @@ _FIRST = (
 )  # fmt: skip
 """Layers that take and give channels along axis 1."""
 
+_MORE = (32, 64, 16)  # by how much width, height and depth grow: most networks' stride divides it
+_MORE_TOKENS = 3
+
+
+def padded(tensor: Tensor) -> Tensor:
+    """Make an image, a signal or a sequence of tokens a little larger along its positions."""
+    if tensor.is_floating_point() and tensor.ndim > 2:
+        return F.pad(tensor, [side for more in _MORE[: tensor.ndim - 2] for side in (0, more)])
+    if not tensor.is_floating_point() and tensor.ndim == 2:
+        return torch.cat([tensor, tensor[:, -1:].expand(-1, _MORE_TOKENS)], dim=1)
+    return tensor
+
+
+def doubled(tensor: Tensor) -> Tensor:
+    """Make an image or signal twice as wide, for networks that cut it into fixed windows."""
+    is_map = tensor.is_floating_point() and tensor.ndim > 2
+    return torch.cat([tensor, tensor], dim=-1) if is_map else tensor
+
+
+LARGER = (padded, doubled)
+"""Ways to make the input of a network larger, tried in this order."""
+
+
+def each(grow: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Make every tensor in nested arguments larger."""
+    if isinstance(value, Tensor):
+        return grow(value)
+    if type(value) in (tuple, list):
+        return type(value)(each(grow, item) for item in value)
+    if type(value) is dict:
+        return {key: each(grow, item) for key, item in value.items()}
+    return value
+
+
+def steady_axis(shape: tuple[int, ...], grown: tuple[int, ...]) -> int | None:
+    """Tell the axis of the channels by a rate's shapes on two sizes; None where they do not.
+
+    >>> steady_axis((2, 96, 96, 96), (2, 96, 112, 104)), steady_axis((2, 50, 64), (2, 50, 64))
+    (1, None)
+    """
+    if len(shape) < 3 or len(shape) != len(grown):
+        return None
+    steady = [axis for axis in (1, -1) if shape[axis] == grown[axis]]
+    return steady[0] if len(steady) == 1 else None
+
 
 def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | None:
-    """Tell the axis of the channels: 1, -1, or None where it cannot be told.
+    """Tell the axis of the channels by layers: 1, -1, or None where it cannot be told.
 
-    The widths of the layers that computed the rate say which axes can be the one. Where none can,
-    the rate was put together from narrower ones, which convolutions do along axis 1. Tokens have
-    their channels last, also where a linear layer has mixed the tokens, and only convolutions along
-    one axis have them first. Where both can be the axis of a map, the others are its height and
-    width, and images are mostly square; where that does not help either, its last layer decides.
+    Layers of one kind have their channels along one axis. Where a branch has both kinds, their
+    widths say which axes can be the one. Tokens have their channels last, also where a linear layer
+    has mixed the tokens, and only convolutions along one axis have them first. Where both can be
+    the axis of a map, the others are its height and width, and images are mostly square.
 
     Args:
         shape: Of the rate, batch axis first.
@@ -28,14 +79,14 @@ def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | N
     if len(shape) < 3:
         return None
     layers = list(_layers(branch))
-    widths = {width for _, width in layers}
-    fitting = [axis for axis in (1, -1) if shape[axis] in widths]
+    kinds = {axis for axis, _ in layers}
+    fitting = [axis for axis in (1, -1) if shape[axis] in {width for _, width in layers}]
     if len(shape) == 3 and fitting == [1]:
         return 1 if (1, shape[1]) in layers else -1
     if len(shape) == 3 and len(fitting) == 2:
-        return 1 if {axis for axis, _ in layers} == {1} else -1
-    if not fitting and len(shape) > 3 and {axis for axis, _ in layers} == {1}:
-        return 1
+        return 1 if kinds == {1} else -1
+    if len(shape) > 3 and (kinds == {1} or (kinds == {-1} and -1 in fitting)):
+        return kinds.pop()
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     first, *between, last = shape[1:]
@@ -44,7 +95,7 @@ def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | N
             return 1
         if first == between[0]:
             return -1
-    return next((axis for axis, width in reversed(layers) if shape[axis] == width), None)
+    return None
 
 
 def _layers(branch: Iterable[nn.Module]) -> Iterator[tuple[int, int]]:

@@ -1,21 +1,24 @@
 """The places of a network that can take a gate, looked at closely enough to plug one in."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
 
 from stiffnet.errors import StepError
-from stiffnet.network.channels import channel_axis
-from stiffnet.network.gated import Gated, gate_name
+from stiffnet.network.channels import LARGER, channel_axis, each, steady_axis
+from stiffnet.network.edits import EVERY, Gate, Spot
+from stiffnet.network.gated import gate_name, gates_of, original_class
 from stiffnet.network.positions import Position
-from stiffnet.network.rewrite import Reading, read
-from stiffnet.network.tracing import Call, Untraceable, copied
+from stiffnet.network.proof import Wish
+from stiffnet.network.source import Unreadable, owner_of
+from stiffnet.network.spots import spot_of
 from stiffnet.network.where import Where, chosen
 from stiffnet.trajectory.graph import tensors_in
+from stiffnet.trajectory.places import Line, Met, Places
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run
 
@@ -38,121 +41,252 @@ class Socket:
     """Of the rate, batch axis first."""
     axis: int
     """Of the channels."""
+    spot: Spot
+    numbers: tuple[int, ...] = ()
+    """The additions of a pass that are this step's: several where its block runs several times."""
     step: Step | None = None
-    reading: Reading | None = None
-    side: Literal["output", "input"] = "output"
 
     @property
     def channels(self) -> int:
         """Width of the rate."""
         return self.shape[self.axis]
 
+    def wish(self, gate: nn.Module) -> Wish:
+        """Ask for a gate here."""
+        with_state = bool(getattr(gate, "needs_state", False))
+        return Wish(self.block, Gate(self.child, self.nth, self.spot, with_state), self.numbers)
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """Places that were chosen, and what the network gave when they were looked at."""
+
+    places: tuple[Socket, ...]
+    results: list[Tensor]
+
 
 def step_sockets(
     model: nn.Module, found: Sequence[Step], args: Any, kwargs: Any, where: Where
-) -> list[Socket]:
+) -> Sockets:
     """Look at the steps that `where` chooses.
 
     Raises:
-        StepError: If it chooses none, or one whose block's code cannot be rewritten.
+        StepError: If it chooses none, or one that cannot take a gate.
     """
     picked = chosen(found, where, kind="step", network=type(model).__name__)
-    by_block: dict[str, list[Step]] = defaultdict(list)
-    for step in picked:
-        by_block[step.module].append(step)
-    calls = calls_of(model, by_block, args, kwargs)
+    wanted = set(picked)
+    paths = list(dict.fromkeys(step.module for step in picked))
+    met, results = _met(model, paths, args, kwargs)
+    grown = _met_on_more(model, paths, args, kwargs)
     sockets: dict[str, Socket] = {}
     refused: dict[str, str] = {}
-    with plain_run(model):
-        for path, wanted in by_block.items():
-            block = model.get_submodule(path)
-            own = [step for step in found if step.module == path]
+    for path in paths:
+        own = [step for step in found if step.module == path]
+        for group in _steps_by_place(own, met):
+            asked = [step for step in group.steps if step in wanted]
+            if not asked:
+                continue
             try:
-                reading = read(block, calls[path], wanted)
-                for socket in _in_block(model, block, own, wanted, reading):
-                    sockets[socket.name] = socket
-            except Untraceable as reason:
-                refused |= {step.name: f"{type(block).__name__}: {reason}" for step in wanted}
+                socket = _socket(model, group, asked, met, grown)
+                sockets[socket.name] = socket
+            except Unreadable as reason:
+                kind = type(model.get_submodule(path)).__name__
+                refused |= {step.name: f"{kind}: {reason}" for step in asked}
     if refused:
         raise StepError(refusal("A module", "step", refused, len(picked)))
-    return [sockets[step.name] for step in picked if step.name in sockets]
+    places = [sockets[step.name] for step in picked if step.name in sockets]
+    return Sockets(tuple(places), results)
 
 
-def _in_block(
-    model: nn.Module, block: nn.Module, own: list[Step], wanted: list[Step], reading: Reading
-) -> Iterable[Socket]:
-    """One socket for each addition of a block, though several calls may take it as a step."""
-    additions = len(reading.places)
-    numbers = list(dict.fromkeys(step.increment_at.number % additions for step in own))
-    for nth, number in enumerate(numbers):
-        here = [step for step in own if step.increment_at.number % additions == number]
-        asked = [step for step in wanted if step in here]
-        if not asked:
-            continue
-        if len(asked) < len(here):
-            names = ", ".join(repr(step.name) for step in here)
-            raise Untraceable(f"it runs several times, so that {names} go together")
-        step, shape = asked[0], reading.shapes[number]
-        if step.increment_at.axis != 0:
-            raise Untraceable("its first axis does not count the samples")
-        branch = [model.get_submodule(path) for path in step.branch]
-        axis = channel_axis(shape, branch) or channel_axis(shape, [block])
-        if axis is None:
-            raise Untraceable(f"where the channels of a rate of shape {shape} lie cannot be told")
-        child = child_name(block, nth)
-        yield Socket(step.name, step.module, child, nth, step.stage, shape, axis, step, reading)
+_Additions = Mapping[tuple[str, int], Met]
+
+
+def _met(model: nn.Module, paths: list[str], args: Any, kwargs: Any) -> tuple[_Additions, Any]:
+    """Run the network once, in evaluation, and meet the additions of some of its modules.
+
+    Raises:
+        StepError: If it cannot be run on these arguments.
+    """
+    with plain_run(model), Places(model, paths) as places:
+        try:
+            result = model(*args, **kwargs)
+        except Exception as error:
+            raise StepError(_cannot_run(model, args, kwargs, error)) from error
+    return places.met, [tensor.detach().clone() for tensor in tensors_in(result)]
+
+
+def _met_on_more(model: nn.Module, paths: list[str], args: Any, kwargs: Any) -> _Additions:
+    """The same on larger inputs; nothing where the network does not take them."""
+    for larger in LARGER:
+        with plain_run(model), Places(model, paths) as places:
+            try:
+                model(*each(larger, args), **each(larger, kwargs))
+            except Exception:  # noqa: S112  # made for one size
+                continue
+        return places.met
+    return {}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Steps that one expression of a block takes: one, or several where it runs several times."""
+
+    nth: int
+    steps: list[Step]
+    repeated: bool
+    """The expression runs several times in one call of the block, and this is one of them."""
+
+
+def _steps_by_place(own: Sequence[Step], met: _Additions) -> Iterator[_Group]:
+    """Group the steps of a block by the expression in which they add, and its turn in a call."""
+    turns: Counter[Any] = Counter()
+    groups: dict[Any, list[Step]] = defaultdict(list)
+    for step in own:
+        place = met.get((step.module, step.increment_at.number))
+        lines: tuple[Line, ...] = place.lines if place else ()
+        key = (lines, place.call if place else step.name)
+        groups[lines or step.name, turns[key]].append(step)
+        turns[key] += 1
+    often = {lines for (lines, _), count in turns.items() if count > 1}
+    for nth, ((lines, _), steps) in enumerate(groups.items()):
+        yield _Group(nth, steps, lines in often)
+
+
+def _socket(
+    model: nn.Module, group: _Group, asked: list[Step], met: _Additions, grown: _Additions
+) -> Socket:
+    """Look at the place of a step.
+
+    Raises:
+        Unreadable: If it cannot take a gate.
+    """
+    step = group.steps[0]
+    if len(asked) < len(group.steps):
+        names = ", ".join(repr(other.name) for other in group.steps)
+        raise Unreadable(f"it runs several times, so that {names} go together")
+    if step.increment_at.axis != 0:
+        raise Unreadable("its first axis does not count the samples")
+    block = model.get_submodule(step.module)
+    at = (step.module, step.increment_at.number)
+    place = spot_of(block, step, met.get(at))
+    if group.repeated and not place.turns:
+        raise Unreadable("the expression in which it adds runs several times, in no loop around it")
+    spot = place.spot
+    if group.repeated:
+        spot = Spot(spot.depth, spot.method, spot.kind, spot.number, spot.operand, EVERY)
+    shape = met[at].shapes[spot.operand]
+    return Socket(
+        name=step.name,
+        block=step.module,
+        child=child_name(block, group.nth),
+        nth=group.nth,
+        group=step.stage,
+        shape=shape,
+        axis=_axis(model, step, shape, grown.get(at)),
+        spot=spot,
+        numbers=tuple(other.increment_at.number for other in group.steps),
+        step=step,
+    )
+
+
+def _axis(model: nn.Module, step: Step, shape: tuple[int, ...], grown: Met | None) -> int:
+    """Tell along which axis the channels of a rate lie.
+
+    Raises:
+        Unreadable: If that cannot be told.
+    """
+    proven = grown and steady_axis(shape, grown.shapes[step.increment_at.operand])
+    if proven:
+        return proven
+    branch = [model.get_submodule(path) for path in step.branch]
+    block = model.get_submodule(step.module)
+    axis = channel_axis(shape, branch) or channel_axis(shape, [block])
+    if axis is None:
+        raise Unreadable(
+            f"where the channels of a rate of shape {shape} lie cannot be told; give an `example` "
+            "of another size"
+        )
+    return axis
 
 
 def child_name(block: nn.Module, nth: int) -> str:
     """Name the next gate on the nth step of a block.
 
     Raises:
-        Untraceable: If the block has something else of that name.
+        Unreadable: If the block has something else of that name.
     """
-    there = 0
-    if isinstance(block, Gated):
-        there = sum(gate.nth == nth for gate in block.gated_plan.gates)
+    there = sum(gate.nth == nth for gate in gates_of(block))
     name = gate_name(nth, there)
     if hasattr(block, name):
-        raise Untraceable(f"it has something called {name!r} already")
+        raise Unreadable(f"it has something called {name!r} already")
     return name
 
 
 def position_sockets(
     model: nn.Module, named: Sequence[Position], args: Any, kwargs: Any, where: Where
-) -> list[Socket]:
+) -> Sockets:
     """Look at the named positions that `where` chooses.
 
     Raises:
         StepError: If it chooses none, or one that does not run or has no channels.
     """
     picked = chosen(named, where, kind="position", network=type(model).__name__)
-    calls = calls_of(model, [position.name for position in picked], args, kwargs)
+    shapes, results = _shapes(model, picked, args, kwargs)
     sockets: list[Socket] = []
     refused: dict[str, str] = {}
     for position in picked:
         block = model.get_submodule(position.name)
         try:
-            sockets.append(_at(position, block, calls[position.name], sockets))
-        except Untraceable as reason:
+            sockets.append(_at(position, block, shapes.get(position.name), sockets))
+        except Unreadable as reason:
             refused[position.name] = str(reason)
     if refused:
         raise StepError(refusal("A module", "position", refused, len(picked)))
-    return sockets
+    return Sockets(tuple(sockets), results)
 
 
-def _at(position: Position, block: nn.Module, calls: list[Call], before: list[Socket]) -> Socket:
-    if not calls:
-        raise Untraceable("it does not run on the example")
-    value = calls[0].result if position.side == "output" else (calls[0].args or (None,))[0]
-    if not isinstance(value, Tensor) or value.ndim < 3:
-        raise Untraceable("what is there is no batch of maps")
-    shape = tuple(value.shape)
-    axis = channel_axis(shape, [block]) or 1
+def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) -> Socket:
+    if shape is None:
+        raise Unreadable("it does not run on the example")
+    if len(shape) < 3:
+        raise Unreadable("what is there is no batch of maps")
     last = before[-1] if before else None
-    group = 0 if last is None else last.group + (last.shape != shape)
-    child = child_name(block, 0)
-    return Socket(position.name, position.name, child, 0, group, shape, axis, side=position.side)
+    kind = original_class(block)
+    return Socket(
+        name=position.name,
+        block=position.name,
+        child=child_name(block, 0),
+        nth=0,
+        group=0 if last is None else last.group + (last.shape != shape),
+        shape=shape,
+        axis=channel_axis(shape, [block]) or 1,
+        spot=Spot(
+            owner_of(kind, "forward"),
+            "forward",
+            "result" if position.side == "output" else "argument",
+        ),
+    )
+
+
+def _shapes(
+    model: nn.Module, picked: Sequence[Position], args: Any, kwargs: Any
+) -> tuple[dict[str, tuple[int, ...]], list[Tensor]]:
+    """Run the network once, in evaluation; the shapes at some positions, and its results."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    with ExitStack() as hooks, plain_run(model):
+        for position in picked:
+
+            def hook(_: nn.Module, given: Any, result: Any, at: Position = position) -> None:
+                value = result if at.side == "output" else (given or (None,))[0]
+                shapes[at.name] = tuple(value.shape) if isinstance(value, Tensor) else ()
+
+            block = model.get_submodule(position.name)
+            hooks.enter_context(block.register_forward_hook(hook, prepend=True))
+        try:
+            result = model(*args, **kwargs)
+        except Exception as error:
+            raise StepError(_cannot_run(model, args, kwargs, error)) from error
+    return shapes, [tensor.detach().clone() for tensor in tensors_in(result)]
 
 
 def refusal(what: str, kind: str, refused: Mapping[str, str], of: int) -> str:
@@ -171,41 +305,10 @@ def refusal(what: str, kind: str, refused: Mapping[str, str], of: int) -> str:
     )
 
 
-def calls_of(
-    model: nn.Module, paths: Iterable[str], args: Any, kwargs: Any
-) -> dict[str, list[Call]]:
-    """Run the network once, in evaluation, and keep every call of some of its modules.
-
-    Raises:
-        StepError: If it cannot be run on these arguments.
-    """
-    keepers = {path: _Keeper() for path in paths}
-    with ExitStack() as hooks, plain_run(model):
-        for path, keeper in keepers.items():
-            block = model.get_submodule(path)
-            hooks.enter_context(block.register_forward_pre_hook(keeper.enter, with_kwargs=True))
-            hooks.enter_context(block.register_forward_hook(keeper.leave, prepend=True))
-        try:
-            model(*args, **kwargs)
-        except Exception as error:
-            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
-            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-            raise StepError(
-                f"{type(model).__name__} cannot be run on inputs of shape {shapes}: {reason}. "
-                "Give an `example` that the network takes."
-            ) from error
-    return {path: keeper.calls for path, keeper in keepers.items()}
-
-
-class _Keeper:
-    """Keeps what goes into a module and what comes out of it, during one pass."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self._entered: list[tuple[Any, Any]] = []
-
-    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        self._entered.append((copied(args), copied(kwargs)))
-
-    def leave(self, module: nn.Module, args: Any, result: Any) -> None:
-        self.calls.append(Call(*self._entered.pop(), copied(result)))
+def _cannot_run(model: nn.Module, args: Any, kwargs: Any, error: Exception) -> str:
+    shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return (
+        f"{type(model).__name__} cannot be run on inputs of shape {shapes}: {reason}. "
+        "Give an `example` that the network takes."
+    )

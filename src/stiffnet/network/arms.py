@@ -1,0 +1,62 @@
+"""Other ways through a method: code that runs in some calls in the place of the additions in it."""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from stiffnet.network.source import Method
+
+Code = Sequence[ast.AST]
+
+
+def other_ways(method: Method, nodes: Sequence[ast.AST]) -> list[ast.expr | ast.stmt]:
+    """List the additions that run in some calls in the place of given ones.
+
+    Those are the additions in the other arms of the conditions that a given one stands in, and
+    those on the other side of a condition that leaves the method. Where the other way has one of
+    the given additions too, there is nothing to list of it.
+    """
+    given = set(nodes)
+    found: list[ast.AST] = []
+    for node in nodes:
+        for way in _alternatives(method, node):
+            inside = [part for root in way for part in ast.walk(root)]
+            if given.isdisjoint(inside):
+                found.extend(inside)
+    return [addition for addition in method.additions if addition in found]
+
+
+def _alternatives(method: Method, node: ast.AST) -> Iterator[Code]:
+    """Code that runs only in calls in which `node` does not; its own arms may be among it."""
+    inner = node
+    while node is not method.tree:
+        parent = method.parents[node]
+        if isinstance(parent, ast.IfExp) and node is not parent.test:
+            yield from ([parent.body], [parent.orelse])
+        elif isinstance(parent, ast.If) and node is not parent.test:
+            yield from (parent.body, parent.orelse)
+        elif isinstance(parent, ast.match_case):
+            match = method.parents[parent]
+            assert isinstance(match, ast.Match)
+            yield from (case.body for case in match.cases)
+        yield from _beside(parent, node, inner)
+        node, inner = parent, node
+
+
+def _beside(parent: ast.AST, node: ast.AST, inner: ast.AST) -> Iterator[Code]:
+    """Neighbours of a statement that run only where it, or the part `inner` of it, does not."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if not isinstance(block, list) or node not in block:
+            continue
+        place = block.index(node)
+        for earlier in block[:place]:
+            if isinstance(earlier, ast.If):
+                yield from (arm for arm in (earlier.body, earlier.orelse) if _leaves(arm))
+        if isinstance(node, ast.If):
+            arm = node.body if inner in node.body else node.orelse
+            if inner in arm and _leaves(arm):
+                yield block[place + 1 :]
+
+
+def _leaves(block: Sequence[ast.stmt]) -> bool:
+    return bool(block) and isinstance(block[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)

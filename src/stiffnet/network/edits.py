@@ -1,0 +1,350 @@
+"""Calls of gates put into the text of a method; the rest of the text stays as it is.
+
+Every edit puts something before and behind a part of the text, or takes a stretch out. What is
+evaluated, and in which order, does not change but for the calls of the gates.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stiffnet.network.arms import other_ways
+from stiffnet.network.source import Method, Place, Unreadable, begin, enclosing, stop
+
+Kind = Literal["addition", "result", "argument"]
+
+
+EVERY = (-1,)
+"""In the place of a turn: the gate is for all, and is called with the turn too."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where in the code of a class a gate is called."""
+
+    depth: int
+    """Which class of its method resolution order has the method."""
+    method: str
+    kind: Kind
+    """On an operand of an addition, on what is returned, or on the first argument."""
+    number: int = 0
+    """Which of the additions in the method's text it is."""
+    operand: int = 0
+    """Which operand of the addition is the rate."""
+    loop: tuple[int, ...] | None = None
+    """In which iteration of the loops around the addition; None where there is one gate for all."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate in the code of a block."""
+
+    child: str
+    """Name of the gate among the block's children."""
+    nth: int
+    """Which of the block's steps it is on, from 0."""
+    spot: Spot
+    with_state: bool = False
+    """It is called with the state too."""
+
+
+@dataclass
+class _Text:
+    """A text and what is to be put into it."""
+
+    lines: list[bytes]
+    _put: list[tuple[int, tuple[int, ...], str]] = field(default_factory=list)
+    _cut: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.whole = b"".join(self.lines)
+
+    def at(self, place: Place) -> int:
+        return sum(map(len, self.lines[: place[0] - 1])) + place[1]
+
+    def wrap(self, start: int, end: int, before: str, behind: str) -> None:
+        """Put something around a stretch; around what is put around parts of it."""
+        size = end - start
+        self._put.append((start, (1, -size, -len(self._put)), before))
+        self._put.append((end, (0, size, len(self._put)), behind))
+
+    def cut(self, start: int, end: int) -> None:
+        self._cut.append((start, end))
+
+    def result(self) -> str:
+        whole = self.whole
+        parts, position = [], 0
+        events = [(at, order, text.encode(), at) for at, order, text in self._put]
+        events += [(start, (0, 0, -1), b"", end) for start, end in self._cut]
+        for at, _, text, resume in sorted(events, key=lambda event: event[:2]):
+            parts += [whole[position:at], text]
+            position = max(position, resume)
+        return b"".join([*parts, whole[position:]]).decode()
+
+
+def with_gates(method: Method, gates: Sequence[Gate]) -> str:
+    """Put the calls of gates into the text of their method; later gates around earlier ones.
+
+    Raises:
+        Unreadable: If a call cannot be put where it should be.
+    """
+    text = _Text([line.encode() for line in method.text.splitlines(keepends=True)])
+    by_spot: dict[tuple[Kind, int, int], list[Gate]] = defaultdict(list)
+    for gate in gates:
+        by_spot[gate.spot.kind, gate.spot.number, gate.spot.operand].append(gate)
+    loops: dict[ast.AST, str] = {}
+    gated = [method.additions[number] for kind, number, _ in by_spot if kind == "addition"]
+    for number, ((kind, addition, operand), group) in enumerate(by_spot.items()):
+        if kind == "result":
+            _gate_results(text, method, group)
+        elif kind == "argument":
+            _gate_argument(text, method, group)
+        else:
+            node = method.additions[addition]
+            looped = any(gate.spot.loop is not None for gate in group)
+            indices = _indices(method, node, loops) if looped else []
+            call = _Call(method.self_name, group, f"_state_{number}", indices)
+            _gate_operand(text, method, node, operand, call)
+    for loop, name in loops.items():
+        _count(text, loop, name)
+    for other in other_ways(method, gated):
+        _watch(text, method, other)
+    return text.result()
+
+
+@dataclass(frozen=True)
+class _Call:
+    """How the gates of one operand are called."""
+
+    owner: str
+    gates: Sequence[Gate]
+    temporary: str
+    """A name for the state, where the code has none."""
+    indices: Sequence[str]
+
+    @property
+    def in_loop(self) -> bool:
+        return any(gate.spot.loop is not None for gate in self.gates)
+
+    @property
+    def with_state(self) -> bool:
+        return any(gate.with_state for gate in self.gates)
+
+    def before(self) -> str:
+        if self.in_loop:
+            spot = self.gates[0].spot
+            key = f"{spot.depth}, {spot.method!r}, {spot.number}, {spot.operand}"
+            return f"{self.owner}.gate_in_loop(({key}), ({', '.join(self.indices)},), "
+        return "".join(f"{self.owner}.{gate.child}(" for gate in reversed(self.gates))
+
+    def behind(self, state: str) -> str:
+        if self.in_loop:
+            return f", {state})" if self.with_state else ")"
+        return "".join(f", {state})" if gate.with_state else ")" for gate in self.gates)
+
+
+def _gate_operand(text: _Text, method: Method, node: ast.AST, operand: int, call: _Call) -> None:
+    if isinstance(node, ast.BinOp):
+        _gate_sum(text, node, operand, call)
+    elif isinstance(node, ast.AugAssign):
+        _gate_augmented(text, node, operand, call)
+    elif isinstance(node, ast.Call):
+        _gate_call(text, method, node, operand, call)
+
+
+def _gate_sum(text: _Text, node: ast.BinOp, operand: int, call: _Call) -> None:
+    """Gate one side of ``left + right``."""
+    start, end = text.at(begin(node)), text.at(stop(node))
+    sign = _operator(text, text.at(stop(node.left)))
+    sides = _sides(text, node, sign)
+    state = (node.left, node.right)[1 - operand]
+    if not call.with_state or isinstance(state, ast.Name):
+        name = state.id if isinstance(state, ast.Name) else ""
+        text.wrap(*sides[operand], call.before(), call.behind(name))
+    elif operand == 1:
+        text.wrap(*sides[0], f"({call.temporary} := ", ")")
+        text.wrap(*sides[1], call.before(), call.behind(call.temporary))
+    else:  # the state is computed behind the rate: keep both, then add
+        rate, sign_text = f"{call.temporary}_rate", "+" if isinstance(node.op, ast.Add) else "-"
+        gated = f"{call.before()}{rate}{call.behind(call.temporary)}"
+        text.wrap(start, end, "(", f", {gated} {sign_text} {call.temporary})[-1]")
+        text.wrap(*sides[0], f"({rate} := ", "),")
+        text.cut(sign, sign + 1)
+        text.wrap(*sides[1], f"({call.temporary} := ", ")")
+
+
+def _operator(text: _Text, position: int) -> int:
+    """Where the sign of a sum is, behind its left side, parentheses and comments."""
+    while text.whole[position : position + 1] not in (b"+", b"-"):
+        position = _next(text, position)
+    return position
+
+
+def _next(text: _Text, position: int) -> int:
+    """The next byte that is in no comment."""
+    if text.whole[position : position + 1] == b"#":
+        return text.whole.index(b"\n", position)
+    return position + 1
+
+
+def _sides(text: _Text, node: ast.BinOp, sign: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Both sides of a sum, with their parentheses."""
+    position = behind = text.at(stop(node.left))
+    while position < sign:
+        if text.whole[position : position + 1] == b")":
+            behind = position + 1
+        position = _next(text, position)
+    right = _after_space(text, sign + 1)
+    return (text.at(begin(node)), behind), (right, text.at(stop(node)))
+
+
+def _after_space(text: _Text, position: int) -> int:
+    while text.whole[position : position + 1] in (b" ", b"\t", b"\n", b"\r", b"\\", b"#"):
+        position = _next(text, position)
+    return position
+
+
+def _gate_augmented(text: _Text, node: ast.AugAssign, operand: int, call: _Call) -> None:
+    """Gate the value or the target of ``target += value``."""
+    start, end = text.at(begin(node)), text.at(stop(node))
+    value = _after_space(text, _operator(text, text.at(stop(node.target))) + 2)
+    target = ast.unparse(node.target)
+    if operand == 1:
+        if call.with_state and not _plain(node.target):
+            raise Unreadable(f"its addition is to {target!r}; add to a variable")
+        text.wrap(value, end, call.before(), call.behind(target))
+        return
+    if not _plain(node.target):
+        raise Unreadable(f"its addition is to {target!r}; add to a variable")
+    if not call.with_state or isinstance(node.value, ast.Name):
+        name = node.value.id if isinstance(node.value, ast.Name) else ""
+        gated = f"{call.before()}{target}{call.behind(name)}"
+        text.wrap(start, end, f"{target} = {gated}; ", "")
+    else:
+        sign = "+=" if isinstance(node.op, ast.Add) else "-="
+        state = f"({call.temporary} := "
+        closing = call.behind(call.temporary)
+        text.cut(start, value)
+        text.wrap(
+            value,
+            end,
+            f"{target} = ({state}",
+            f"), {call.before()}{target}{closing})[-1]; {target} {sign} {call.temporary}",
+        )
+
+
+def _plain(node: ast.expr) -> bool:
+    """Whether reading an expression twice is reading the same thing."""
+    if isinstance(node, ast.Attribute):
+        return _plain(node.value)
+    if isinstance(node, ast.Subscript):
+        return _plain(node.value) and isinstance(node.slice, ast.Name | ast.Constant)
+    return isinstance(node, ast.Name)
+
+
+def _gate_call(text: _Text, method: Method, node: ast.Call, operand: int, call: _Call) -> None:
+    """Gate an operand of ``torch.add(a, b)``, ``a.add(b)`` or ``self.skip.add(a, b)``."""
+    sides = _operands(node)
+    rate, state = sides[operand], sides[1 - operand]
+    name = ""
+    if call.with_state:
+        if isinstance(state, ast.Name):
+            name = state.id
+        elif operand == 1:
+            name = call.temporary
+            text.wrap(text.at(begin(state)), text.at(stop(state)), f"({name} := ", ")")
+        else:
+            raise Unreadable("its addition computes the state behind the rate; use a variable")
+    start, end = text.at(begin(rate)), text.at(stop(rate))
+    statement, written = method.parents[node], rate
+    if operand == 1 or not isinstance(written, ast.Name) or not isinstance(statement, ast.Expr):
+        text.wrap(start, end, call.before(), call.behind(name))
+        return
+    # the sum is written into the rate, which the code goes on with
+    gated = f"{written.id} = {call.before()}{written.id}{call.behind(name)}; "
+    text.wrap(text.at(begin(statement)), text.at(stop(statement)), gated, "")
+
+
+def _operands(node: ast.Call) -> tuple[ast.expr, ast.expr]:
+    """Both operands of a call that adds: two arguments, or an object and an argument."""
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    given = [*node.args, *(named[name] for name in ("input", "other", "x", "y") if name in named)]
+    if any(isinstance(argument, ast.Starred) for argument in given) or None in named:
+        raise Unreadable("its addition is given its operands as a list")
+    if len(given) == 2:
+        return given[0], given[1]
+    if len(given) == 1 and isinstance(node.func, ast.Attribute):
+        return node.func.value, given[0]
+    raise Unreadable("its addition has no two operands")
+
+
+def _indices(method: Method, node: ast.AST, loops: dict[ast.AST, str]) -> list[str]:
+    """Name the counters of the loops around an addition, outermost first."""
+    return [loops.setdefault(loop, f"_turn_{len(loops)}") for loop in loops_around(method, node)]
+
+
+def loops_around(method: Method, node: ast.AST) -> list[ast.AST]:
+    """List the loops around a part of a method that count their turns, outermost first."""
+    found: list[ast.AST] = []
+    for around in enclosing(method, node):
+        if isinstance(around, ast.For):
+            found.append(around)
+        elif isinstance(around, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            found.extend(reversed(around.generators))
+    return found[::-1]
+
+
+def _count(text: _Text, loop: ast.AST, name: str) -> None:
+    """Make a loop count its turns in a variable."""
+    target, over = loop.target, loop.iter  # type: ignore[attr-defined]
+    text.wrap(text.at(begin(target)), text.at(stop(target)), f"{name}, (", ")")
+    text.wrap(text.at(begin(over)), text.at(stop(over)), "enumerate(", ")")
+
+
+def _gate_results(text: _Text, method: Method, gates: Sequence[Gate]) -> None:
+    """Gate whatever the method returns."""
+    call = _Call(method.self_name, gates, "", ())
+    returns = [n for n in ast.walk(method.tree) if isinstance(n, ast.Return)]
+    own = [node for node in returns if enclosing(method, node)[-1] is method.tree]
+    if not own or any(n.value is None or isinstance(n.value, ast.Tuple) for n in own):
+        raise Unreadable("it does not return one value")
+    for node in own:
+        assert node.value is not None
+        start = _after_space(text, text.at(begin(node)) + len("return"))
+        text.wrap(start, text.at(stop(node)), call.before(), call.behind(""))
+
+
+def _gate_argument(text: _Text, method: Method, gates: Sequence[Gate]) -> None:
+    """Gate the first argument, before anything else happens."""
+    call = _Call(method.self_name, gates, "", ())
+    named = [*method.tree.args.posonlyargs, *method.tree.args.args]
+    if len(named) < 2:
+        raise Unreadable("it has no argument of its own")
+    name = named[1].arg
+    body = method.tree.body
+    is_text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+    first = body[1] if is_text and len(body) > 1 else body[0]
+    start = text.at(begin(first))
+    indent = text.whole[text.at((first.lineno, 0)) : start].decode()
+    if indent.strip():
+        raise Unreadable("its code is on one line")
+    gated = f"{name} = {call.before()}{name}{call.behind('')}\n{indent}"
+    text.wrap(start, text.at(stop(first)), gated, "")
+
+
+def _watch(text: _Text, method: Method, node: ast.expr | ast.stmt) -> None:
+    """Have an addition on another way checked, which would pass the gates over."""
+    owner, end = method.self_name, text.at(stop(node))
+    if isinstance(node, ast.AugAssign):
+        value = _after_space(text, _operator(text, text.at(stop(node.target))) + 2)
+        state = ast.unparse(node.target) if _plain(node.target) else "None"
+        text.wrap(value, end, f"{owner}.not_elsewhere(", f", {state})")
+    elif isinstance(node, ast.BinOp):
+        left, right = _sides(text, node, _operator(text, text.at(stop(node.left))))
+        if isinstance(node.right, ast.Name) and not isinstance(node.left, ast.Name):
+            text.wrap(*left, f"{owner}.not_elsewhere(", f", {node.right.id})")
+        else:
+            state = node.left.id if isinstance(node.left, ast.Name) else "None"
+            text.wrap(*right, f"{owner}.not_elsewhere(", f", {state})")

@@ -1,0 +1,186 @@
+"""Proof that gates are called where they should be: one pass with copies in their places.
+
+In the place of every gate stands something that copies the rate. The pass must add those very
+copies, in the additions that were meant, to those very states; and its results must be those of the
+network as it was. Since a copy is another tensor, a rate that the code also writes to shows, too.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.network.edits import EVERY, Gate, Spot
+from stiffnet.network.gated import gates_of, put
+from stiffnet.network.source import Unreadable
+from stiffnet.trajectory.graph import tensors_in
+from stiffnet.trajectory.places import Places
+from stiffnet.trajectory.wrappers import plain_run
+
+Number = tuple[str, int]
+"""Path of a block, and number of an addition of its code in a pass."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A gate that is wanted on the rate of some additions of a block."""
+
+    block: str
+    gate: Gate
+    numbers: tuple[int, ...]
+    """The additions that it is for, in the order of a pass."""
+
+
+def prove(
+    model: nn.Module, wishes: Iterable[Wish], args: Any, kwargs: Any, expected: list[Tensor]
+) -> dict[str, tuple[Gate, ...]]:
+    """Run the network with copies in the places of gates; return every block's gates.
+
+    Args:
+        model: Left as it was.
+        wishes: What is to be attached; where one gate is wanted for some turns of a loop only, the
+            turns are found here.
+        args: Of the pass.
+        kwargs: Of the pass.
+        expected: The results of the pass without these gates.
+
+    Raises:
+        Unreadable: If a gate would not be called as it should.
+    """
+    by_block: dict[str, list[Wish]] = defaultdict(list)
+    for wish in wishes:
+        by_block[wish.block].append(wish)
+    with plain_run(model), _probed(model, by_block) as probes:
+        watch = _Watched(model, list(by_block), probes=probes)
+        try:
+            with watch:
+                result = model(*args, **kwargs)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise Unreadable(f"its code does not run with a module in it ({reason})") from error
+    turns = _turns(probes, watch.added)
+    if not agree(expected, list(tensors_in(result))):
+        raise Unreadable(
+            "its code also writes to the rate, or uses it elsewhere by another name, so that a "
+            "module would change more than the step"
+        )
+    return {
+        path: (*gates_of(model.get_submodule(path)), *_placed(path, asked, turns))
+        for path, asked in by_block.items()
+    }
+
+
+@dataclass(eq=False)
+class _Probe:
+    """In the place of a gate: copies the rate."""
+
+    block: str
+    spot: Spot
+    wanted: set[int]
+    calls: list[tuple[Tensor, Any, tuple[int, ...]]] = field(default_factory=list)
+
+    def __call__(self, rate: Tensor, state: Any = None, turn: tuple[int, ...] = ()) -> Tensor:
+        copy = rate.clone()
+        self.calls.append((copy, state, turn))
+        return copy
+
+
+@contextmanager
+def _probed(model: nn.Module, wishes: Mapping[str, list[Wish]]) -> Iterator[list[_Probe]]:
+    """Put probes into blocks: one for each expression, whatever is wanted there."""
+    probes: list[_Probe] = []
+    classes = {path: type(model.get_submodule(path)) for path in wishes}
+    names: list[tuple[str, str]] = []
+    try:
+        for path, asked in wishes.items():
+            block = model.get_submodule(path)
+            by_spot: dict[Spot, list[Wish]] = defaultdict(list)
+            for wish in asked:
+                every = None if wish.gate.spot.loop is None else EVERY
+                by_spot[replace(wish.gate.spot, loop=every)].append(wish)
+            gates = list(gates_of(block))
+            for probed, (spot, group) in enumerate(by_spot.items()):
+                name = f"_probe_{probed}"
+                numbers = {number for wish in group for number in wish.numbers}
+                probes.append(_Probe(path, spot, numbers))
+                block.__dict__[name] = probes[-1]
+                names.append((path, name))
+                with_state = any(wish.gate.with_state for wish in group)
+                gates.append(Gate(name, 0, spot, with_state))
+            put(block, tuple(gates))
+        yield probes
+    finally:
+        for path, name in names:
+            model.get_submodule(path).__dict__.pop(name, None)
+        for path, kind in classes.items():
+            model.get_submodule(path).__class__ = kind
+
+
+@dataclass
+class _Watched(Places):
+    """Sees which addition was given which copy."""
+
+    probes: list[_Probe] = field(default_factory=list)
+    added: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def look(self, path: str, number: int, operands: tuple[Any, ...]) -> None:
+        """Remember which copies are operands here, and what the other operand is."""
+        for probe in self.probes:
+            if probe.block != path or len(operands) != 2 or not probe.calls:
+                continue
+            copy, state, _ = probe.calls[-1]
+            rate, other = operands[probe.spot.operand], operands[1 - probe.spot.operand]
+            if rate is copy and (state is None or state is other):
+                self.added[id(copy)] = (path, number)
+
+
+def _turns(probes: list[_Probe], added: dict[int, Number]) -> dict[Number, tuple[int, ...]]:
+    """For every addition that was wanted, in which turn of its loops it happened."""
+    turns: dict[Number, tuple[int, ...]] = {}
+    for probe in probes:
+        if probe.spot.kind != "addition":
+            if not probe.calls:
+                raise Unreadable("its `forward` is not that of its class")
+            continue
+        seen = [added.get(id(copy)) for copy, _, _ in probe.calls]
+        if None in seen or len(set(seen)) != len(seen):
+            raise Unreadable("what it adds is not what the expression in its code says")
+        numbers = {number for place in seen if place for number in place[1:]}
+        in_loop = probe.spot.loop is not None
+        if not (probe.wanted <= numbers if in_loop else probe.wanted == numbers):
+            raise Unreadable("its code adds there in other steps too, or not in all")
+        for place, (_, _, turn) in zip(seen, probe.calls, strict=True):
+            assert place is not None
+            turns[place] = turn
+    return turns
+
+
+def _placed(path: str, asked: list[Wish], turns: dict[Number, tuple[int, ...]]) -> Iterator[Gate]:
+    for wish in asked:
+        spot = wish.gate.spot
+        if spot.loop is not None:
+            own = {turns[path, number] for number in wish.numbers}
+            if len(own) != 1:
+                raise Unreadable("its loops do not take the same turns in every call")
+            spot = replace(spot, loop=own.pop())
+        yield replace(wish.gate, spot=spot)
+
+
+def agree(one: list[Tensor], other: list[Tensor]) -> bool:
+    """Whether two passes gave the same tensors, up to the rounding of a device."""
+    return len(one) == len(other) and all(map(_close, one, other))
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.is_meta or b.is_meta:
+        return True
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    scale = float(a.abs().nan_to_num().max()) if a.numel() else 0.0
+    return torch.allclose(a, b, rtol=0, atol=1e-5 * scale, equal_nan=True)

@@ -1,0 +1,360 @@
+"""The source of one method: its text, the additions in it, and the method made of a changed text.
+
+A method is found by the code that ran. Its text is compiled again, unchanged, and must give that
+same code: a file that was edited after it was imported, or code that a tool has rewritten, is told
+by that. The changed method shares globals, closure and defaults with the old one.
+"""
+
+import __future__
+
+import ast
+import functools
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType
+from typing import Any, TypeGuard
+
+from torch import nn
+
+Place = tuple[int, int]
+"""Line, and column in bytes of UTF-8."""
+
+ADDING = frozenset(("add", "add_", "iadd", "isub", "sub", "sub_", "subtract", "subtract_"))
+"""Names of functions and methods that add or subtract two operands."""
+
+
+class Unreadable(Exception):
+    """Source cannot be had or changed; the message ends a sentence that says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A method of a class, as text."""
+
+    owner: type[nn.Module]
+    """The class in whose body it is."""
+    name: str
+    function: FunctionType
+    """Without its decorators."""
+    text: str
+    """Its lines where they are in their file, behind headers that stand for what is around them."""
+    shift: int
+    """How many lines lower it is in the text than in its file."""
+
+    @functools.cached_property
+    def tree(self) -> ast.FunctionDef:
+        """Its syntax."""
+        return _definition(ast.parse(self.text), self.name, self.function.__code__.co_name)
+
+    @functools.cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """What each part of it is a part of."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @functools.cached_property
+    def additions(self) -> list[ast.expr | ast.stmt]:
+        """Everything in it that may add, inner ones first: an order that no gate changes."""
+        return [node for node in _postorder(self.tree) if _may_add(node)]
+
+    @property
+    def self_name(self) -> str:
+        """What it calls the object that it is a method of."""
+        arguments = self.tree.args
+        named = [*arguments.posonlyargs, *arguments.args]
+        if not named:
+            raise Unreadable("its code has no `self`")
+        return named[0].arg
+
+    def addition_at(self, start: Place, end: Place) -> int:
+        """Return the number of the addition that stands at a place in the file.
+
+        Raises:
+            Unreadable: If what stands there is none.
+        """
+        start, end = (start[0] + self.shift, start[1]), (end[0] + self.shift, end[1])
+        for number, node in enumerate(self.additions):
+            # Python moves the beginning of a call that is spread over lines, never its end
+            same_start = isinstance(node, ast.Call) or begin(node) == start
+            if same_start and stop(node) == end:
+                return number
+        raise Unreadable("it adds in an expression that cannot be taken apart")
+
+    def changed(self, text: str, label: str) -> Callable[..., Any]:
+        """Make the method of a changed text, decorated as it was.
+
+        Args:
+            text: `text`, changed.
+            label: Tells this change from others of the method.
+        """
+        old = self.function
+        filename = f"<stiffnet {label}: {self.owner.__qualname__}.{self.name}>"
+        code = _code(text, filename, old.__code__)
+        lines = text.splitlines(keepends=True)
+        linecache.cache[filename] = (len(text), None, lines, filename)
+        cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
+        if "__class__" in code.co_freevars and "__class__" not in cells:
+            raise Unreadable("its code would need its class")
+        closure = tuple(cells[name] for name in code.co_freevars)
+        new = FunctionType(code, old.__globals__, old.__name__, old.__defaults__, closure)
+        new.__kwdefaults__ = old.__kwdefaults__
+        new.__annotations__ = old.__annotations__
+        new.__qualname__ = old.__qualname__
+        new.__module__ = old.__module__
+        new.__doc__ = old.__doc__
+        new.__dict__.update(old.__dict__)
+        made: Callable[..., Any] = _rewrapped(self.owner.__dict__[self.name], old, new)
+        return made
+
+
+def method_of(kind: type[nn.Module], codes: Iterable[CodeType]) -> Method | None:
+    """Find the first of some codes that is a method of a class, or lies inside one.
+
+    Args:
+        kind: The class of a block.
+        codes: Of functions, the innermost first.
+
+    Raises:
+        Unreadable: If it is one whose source cannot be had.
+    """
+    for code in codes:
+        for owner in kind.__mro__:
+            for name, value in owner.__dict__.items():
+                function = _unwrapped(value, code)
+                if function is not None and function is _innermost(value, name):
+                    return _read(owner, name, function)
+    return None
+
+
+def method_of_class(kind: type[nn.Module], depth: int, name: str) -> Method:
+    """Read a method of a class, or of the base at some depth of its method resolution order.
+
+    Raises:
+        Unreadable: If there is none, or its source cannot be had.
+    """
+    owner = kind.__mro__[depth] if depth < len(kind.__mro__) else kind
+    function = _innermost(owner.__dict__.get(name), name)
+    if function is None:
+        raise Unreadable(f"its {name!r} is no Python function")
+    return _read(owner, name, function)
+
+
+def owner_of(kind: type[nn.Module], name: str) -> int:
+    """At which depth of its method resolution order a class finds an attribute."""
+    return next(i for i, owner in enumerate(kind.__mro__) if name in owner.__dict__)
+
+
+def _innermost(value: Any, name: str) -> FunctionType | None:
+    """A method without its decorators."""
+    if not isinstance(value, FunctionType):
+        return None
+    inside = [getattr(value, "__wrapped__", None)]
+    for cell in value.__closure__ or ():
+        try:
+            inside.append(cell.cell_contents)
+        except ValueError:  # the cell is empty
+            continue
+    own = [f for f in inside if isinstance(f, FunctionType) and f.__name__ == name]
+    return _innermost(own[0], name) if own else value
+
+
+def _unwrapped(value: Any, code: CodeType, depth: int = 8) -> FunctionType | None:
+    """The function that has `code`, or one inside it, in a method and its decorators."""
+    if not isinstance(value, FunctionType) or depth == 0:
+        return None
+    if any(code is part for part in _nested(value.__code__)):
+        return value
+    for cell in value.__closure__ or ():
+        try:
+            found = _unwrapped(cell.cell_contents, code, depth - 1)
+        except ValueError:  # the cell is empty
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
+
+
+def _rewrapped(value: Any, old: FunctionType, new: FunctionType) -> Any:
+    """Copy the decorators of a method around its new form."""
+    if value is old:
+        return new
+    cells = []
+    for cell in value.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            cells.append(cell)
+            continue
+        holds = isinstance(content, FunctionType) and _holds(content, old)
+        cells.append(CellType(_rewrapped(content, old, new)) if holds else cell)
+    made = FunctionType(
+        value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
+    )
+    made.__kwdefaults__ = value.__kwdefaults__
+    functools.update_wrapper(made, value)
+    made.__wrapped__ = new  # type: ignore[attr-defined]
+    return made
+
+
+def _holds(value: FunctionType, old: FunctionType) -> bool:
+    return value is old or _unwrapped(value, old.__code__) is old
+
+
+@functools.lru_cache(maxsize=512)
+def _read(owner: type[nn.Module], name: str, function: FunctionType) -> Method:
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    if not lines:
+        raise Unreadable(f"the source of {code.co_qualname} cannot be found")
+    try:
+        tree = _parsed("".join(lines))
+        definition, around = _find(tree, code)
+    except SyntaxError as error:
+        raise Unreadable(f"the source of {code.co_qualname} cannot be read") from error
+    if definition is None:
+        raise Unreadable(f"{code.co_qualname} is not where its file has it")
+    first = _first_line(definition)
+    body = lines[first - 1 : definition.end_lineno]
+    indent = len(body[0]) - len(body[0].lstrip())
+    headers = [*_imports(tree, body), *_headers(code, around, indent)]
+    room = max(first - 1 - len(headers), 0)
+    text = "\n" * room + "".join(headers) + "".join(body)
+    shift = room + len(headers) - (first - 1)
+    if not _same(_code(text, "<unchanged>", code), code):
+        raise Unreadable(
+            f"the source of {code.co_qualname} is not what runs (it was edited since it was "
+            "imported, or a tool has rewritten it)"
+        )
+    return Method(owner, name, function, text, shift)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _find(tree: ast.Module, code: CodeType) -> tuple[ast.FunctionDef | None, str | None]:
+    """A function's definition by name and first line, and the name of the class around it."""
+    stack: list[tuple[ast.AST, str | None]] = [(tree, None)]
+    while stack:
+        node, around = stack.pop()
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name == code.co_name
+            and _first_line(node) == code.co_firstlineno
+        ):
+            return node, around
+        inside = node.name if isinstance(node, ast.ClassDef) else around
+        stack.extend((child, inside) for child in ast.iter_child_nodes(node))
+    return None, None
+
+
+def _first_line(definition: ast.FunctionDef) -> int:
+    return min([definition.lineno, *(part.lineno for part in definition.decorator_list)])
+
+
+def _imports(tree: ast.Module, body: Sequence[str]) -> Iterator[str]:
+    """Say which names of a method are imported: Python compiles their calls in another way."""
+    used = set(re.findall(r"\w+", "".join(body)))
+    names = [name for name in _imported(tree) if name in used]
+    if names:
+        yield f"import {', '.join(f'_ as {name}' for name in names)}\n"
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Names that the imports of a file bind in the file itself, not in functions or classes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            for alias in child.names:
+                yield alias.asname or alias.name.partition(".")[0]
+        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _imported(child)
+
+
+def _headers(code: CodeType, around: str | None, indent: int) -> list[str]:
+    """Lines to put before a method, so that its names mean what they mean in its file."""
+    free = [name for name in code.co_freevars if not (name == "__class__" and around)]
+    headers = []
+    if code.co_flags & inspect.CO_NESTED:
+        headers.append(f"def _({', '.join(free)}):\n")
+    if around:
+        headers.append(f"{' ' * len(headers)}class {around}:\n")
+    if indent < len(headers):
+        raise Unreadable(f"the source of {code.co_qualname} is not indented as usual")
+    if indent and not headers:  # in an ``if``, say
+        headers.append("if True:\n")
+    return headers
+
+
+def _code(text: str, filename: str, like: CodeType) -> CodeType:
+    """Compile a text, and take the code of the function out that is called as another is."""
+    flags = 0
+    for name in __future__.all_feature_names:
+        flags |= like.co_flags & getattr(__future__, name).compiler_flag
+    whole = compile(text, filename, "exec", flags=flags, dont_inherit=True)
+    return next(code for code in _nested(whole) if code.co_name == like.co_name)
+
+
+def _definition(tree: ast.AST, name: str, called: str) -> ast.FunctionDef:
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == called)
+    return next(found)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two codes do the same: everything but where they stand."""
+    if isinstance(one, CodeType) and isinstance(other, CodeType):
+        parts = ("co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags")
+        return (
+            one.co_code == other.co_code
+            and all(getattr(one, part) == getattr(other, part) for part in parts)
+            and len(one.co_consts) == len(other.co_consts)
+            and all(map(_same, one.co_consts, other.co_consts))
+        )
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def _postorder(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        yield from _postorder(child)
+    yield node
+
+
+def _may_add(node: ast.AST) -> TypeGuard[ast.expr | ast.stmt]:
+    if isinstance(node, ast.BinOp | ast.AugAssign):
+        return isinstance(node.op, ast.Add | ast.Sub)
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", None))
+    return name in ADDING
+
+
+def begin(node: Any) -> Place:
+    """Where a part of the syntax begins."""
+    return node.lineno, node.col_offset
+
+
+def stop(node: Any) -> Place:
+    """Where it ends."""
+    return node.end_lineno, node.end_col_offset
+
+
+def enclosing(method: Method, node: ast.AST) -> Sequence[ast.AST]:
+    """What is around a part of a method, the innermost first, up to the function it stands in."""
+    around: list[ast.AST] = []
+    while node is not method.tree:
+        node = method.parents[node]
+        around.append(node)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+    return around

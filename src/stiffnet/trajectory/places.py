@@ -1,0 +1,126 @@
+"""Where in the source the additions of a pass stand: which expression of which function."""
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, Self
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from stiffnet.trajectory.graph import KINDS, ModuleStack, operands_of
+
+
+@dataclass(frozen=True)
+class Line:
+    """One place in running code: a function's code, and the range of an expression in its file."""
+
+    code: CodeType
+    start: tuple[int, int] | None
+    """Line, and column in bytes of UTF-8; None where Python keeps no columns."""
+    end: tuple[int, int] | None
+    own: bool
+    """The function was called with the module as its first argument, as methods are."""
+
+    def __str__(self) -> str:
+        line = self.start[0] if self.start else self.code.co_firstlineno
+        return f"{self.code.co_qualname}, {self.code.co_filename}, line {line}"
+
+
+@dataclass(frozen=True)
+class Met:
+    """One addition of a pass."""
+
+    lines: tuple[Line, ...]
+    """From the addition outwards, as far as the module's `forward`."""
+    call: int
+    """Which call of the module it happened in, from 0."""
+    shapes: tuple[tuple[int, ...], ...]
+    """Of its operands; empty for one that is no tensor."""
+
+
+@dataclass
+class Places(ModuleStack):
+    """Meets the additions in the own code of some modules; numbered as a `Site` numbers them."""
+
+    model: nn.Module
+    wanted: Collection[str]
+    met: dict[tuple[str, int], Met] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.model)
+        self._stack: list[tuple[str, nn.Module]] = []
+        self._counts: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
+        self._functions = _Additions(self)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._functions.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._functions.__exit__(*error)
+        super().__exit__(*error)
+
+    def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Follow which module's code runs."""
+        self._stack.append((path, module))
+        self._calls[path] += 1
+
+    def leave(self, module: nn.Module, output: Any) -> None:
+        """Follow which module's code runs."""
+        self._stack.pop()
+
+    def adds(self, operands: tuple[Any, ...], frame: FrameType | None) -> None:
+        """Note an addition before it runs."""
+        if not self._stack:
+            return
+        path, module = self._stack[-1]
+        number = self._counts[path]
+        self._counts[path] += 1
+        if path in self.wanted:
+            shapes = tuple(tuple(v.shape) if isinstance(v, Tensor) else () for v in operands)
+            self.met[path, number] = Met(_lines(module, frame), self._calls[path] - 1, shapes)
+            self.look(path, number, operands)
+
+    def look(self, path: str, number: int, operands: tuple[Any, ...]) -> None:
+        """Look at the operands of an addition that was noted."""
+
+
+class _Additions(TorchFunctionMode):
+    """Shows additions, and the frame that asked for them, before they run."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self._places = places
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if KINDS.get(getattr(func, "__name__", "")) == "add":
+            self._places.adds(operands_of(args, kwargs or {}), sys._getframe(1))
+        return func(*args, **(kwargs or {}))
+
+
+def _lines(module: nn.Module, frame: FrameType | None) -> tuple[Line, ...]:
+    """Go outwards from a frame, to the call of the module that it runs in."""
+    lines = []
+    while frame is not None and frame.f_code is not nn.Module._call_impl.__code__:
+        lines.append(_line(module, frame))
+        frame = frame.f_back
+    return tuple(lines)
+
+
+def _line(module: nn.Module, frame: FrameType) -> Line:
+    code = frame.f_code
+    where = itertools.islice(code.co_positions(), frame.f_lasti // 2, None)
+    first, last, begin, stop = next(where, (None, None, None, None))
+    names = code.co_varnames[: code.co_argcount]
+    own = bool(names) and frame.f_locals.get(names[0]) is module
+    if first is None or last is None or begin is None or stop is None:
+        return Line(code, None, None, own)
+    return Line(code, (first, begin), (last, stop), own)
