@@ -10,7 +10,7 @@ from timm.layers import BatchNormAct2d
 from torch import nn
 from torch.testing import assert_close
 
-from attention.cases import WIDTH, made, pair, random, shaken
+from attention.cases import WIDTH, made, random, shaken
 from reference import attention as reference
 from reference.attention import affine, along_channels, sigmoid, two_layers
 from stiffnet.attention import ATTENTION, Attention, register_attention
@@ -225,25 +225,6 @@ def test_a_copy_a_pickle_and_a_checkpoint_are_the_same_gate(name):
     for twin in twins:
         assert torch.equal(twin.constant(), value)
         assert twin.label == f"asr:{name}"
-
-
-@pytest.mark.parametrize("name", ["se", "dia", "stepnet"])
-def test_it_compiles_into_one_graph(name):
-    torch.compiler.reset()
-    module = gate(name, depth=2).eval()
-    rate, state = pair(3, WIDTH, 7, 7, dtype=torch.float32)
-    compiled = torch.compile(module, backend="eager", fullgraph=True)
-    assert_close(compiled(rate, state), module(rate), rtol=RTOL["batch32"], atol=0.0)
-
-
-@pytest.mark.parametrize("name", ["srm", "dia"])
-def test_it_exports_for_any_batch(name):
-    module = gate(name).eval()
-    free = ({0: torch.export.Dim("batch")},)
-    rate = random(2, WIDTH, 4, 4, dtype=torch.float32)
-    program = torch.export.export(module, (rate,), dynamic_shapes=free).module()
-    larger = random(5, WIDTH, 4, 4, dtype=torch.float32)
-    assert_close(program(larger), module(larger), rtol=RTOL["batch32"], atol=0.0)
 
 
 def test_autocast_keeps_the_dtype():

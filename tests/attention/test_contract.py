@@ -188,14 +188,6 @@ def test_forward_and_reverse_mode_agree(entry):
     assert_close((forward * against).sum(), product, rtol=RTOL["batch64"], atol=0.0)
 
 
-def test_it_compiles_into_one_graph(entry):
-    torch.compiler.reset()
-    module = made(entry).eval()
-    rate, state = pair(3, WIDTH, 7, 7, dtype=torch.float32)
-    compiled = torch.compile(module, backend="eager", fullgraph=True)
-    assert_close(compiled(rate, state), module(rate, state), rtol=RTOL["batch32"], atol=0.0)
-
-
 @pytest.mark.slow
 def test_it_compiles_forwards_and_backwards(entry):
     torch.compiler.reset()
@@ -213,15 +205,6 @@ def test_it_compiles_forwards_and_backwards(entry):
 
 def exported(module, given, free):
     return torch.export.export(module, given, dynamic_shapes=tuple(free for _ in given)).module()
-
-
-def test_it_exports_for_any_batch(entry):
-    module = made(entry).eval()
-    inputs = 2 if module.needs_state else 1
-    free = {0: torch.export.Dim("batch")}
-    program = exported(module, pair(2, WIDTH, 7, 7, dtype=torch.float32)[:inputs], free)
-    larger = pair(5, WIDTH, 7, 7, dtype=torch.float32)[:inputs]
-    assert_close(program(*larger), module(*larger), rtol=RTOL["batch32"], atol=1e-7)
 
 
 @pytest.mark.slow

@@ -159,3 +159,10 @@ def test_what_its_authors_do_not_decay_is_named(entry):
     exempt = module.no_weight_decay()
     assert exempt <= {name for name, _ in module.named_parameters()}
     assert (exempt == {"weight", "norm.weight", "norm.bias"}) == (entry.name == "srm")
+
+
+def test_an_activation_that_does_not_exist_is_refused():
+    module = ATTENTION["se"].value(WIDTH)
+    module.activation = "relu"
+    with pytest.raises(StepError, match="no activation relu; set 'sigmoid' or 'tanh'"):
+        module(torch.randn(2, WIDTH, 8, 8))

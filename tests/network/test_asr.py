@@ -83,6 +83,52 @@ def test_norms_are_replaced_and_come_back(case):
     assert anatomy(detach(model)) == before
 
 
+LAYERS = {
+    "1d": (nn.Conv1d, nn.BatchNorm1d, (12,)),
+    "2d": (nn.Conv2d, nn.BatchNorm2d, (6, 7)),
+    "3d": (nn.Conv3d, nn.BatchNorm3d, (3, 4, 5)),
+}
+
+
+class Block(nn.Module):
+    def __init__(self, conv, norm, inputs, width):
+        super().__init__()
+        self.conv1, self.bn1 = conv(inputs, width, 3, padding=1, bias=False), norm(width)
+        self.conv2, self.bn2 = conv(width, width, 3, padding=1, bias=False), norm(width)
+        same = inputs == width
+        self.shortcut = nn.Identity() if same else nn.Sequential(conv(inputs, width, 1))
+
+    def forward(self, x):
+        rate = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(rate + self.shortcut(x))
+
+
+@pytest.mark.parametrize("names", [("iebn", "se"), ("se", "iebn"), ("iebn", "dia")], ids="+".join)
+@pytest.mark.parametrize("layers", LAYERS)
+def test_one_behind_the_other_on_positions_along_any_number_of_axes(layers, names):
+    torch.manual_seed(0)
+    conv, norm, size = LAYERS[layers]
+    model = nn.Sequential(*(Block(conv, norm, *widths) for widths in ((3, 8), (8, 8)))).eval()
+    for module in model.modules():
+        if isinstance(module, norm):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+    x = torch.randn(2, 3, *size)
+    before, expected = anatomy(model), model(x)
+    for name in names:
+        attach(model, asr(name, init="normal:0.5"), start="identity", example=x)
+        assert scaled(model(x), expected) <= RTOL["identity"]
+    with torch.no_grad():
+        for gate in gates(model):
+            gate.psi.normal_()
+    result = stiffnet.fold(model, x)
+    assert result.report.refused == ()
+    assert scaled(model(x), expected) > 1e-2
+    assert scaled(result.model(x), model(x)) <= RTOL["batch32"]
+    assert anatomy(detach(model)) == before
+    assert torch.equal(model(x), expected)
+
+
 def test_the_activation_of_a_norm_survives():
     model, x = network(MOBILE), images(MOBILE)
     acts = [m.act for m in model.modules() if isinstance(m, BatchNormAct2d)]

@@ -13,7 +13,7 @@ class NormAffine(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale and shift."""
-        shape = (-1, *(1,) * (x.dim() - 2))
+        shape = [-1] + [1] * (x.dim() - 2)  # a trace cannot unpack a list
         return self.bias.view(shape).addcmul(x, self.weight.view(shape))
 
 

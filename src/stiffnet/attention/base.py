@@ -3,25 +3,44 @@
 A module sits on the branch of a residual step, just before the addition, and multiplies the rate
 by a step size that it reads off the rate. It knows tensors only: a rate of shape (N, C, H, W), or
 (N, ..., C) with ``channel_axis=-1``, and for some modules the state, of the same shape.
+
+A pass can be traced (`torch.fx`), scripted, exported and compiled, for any batch and image size.
+So the code of a pass goes by no number that `torch.fx` cannot know, and is limited to what
+TorchScript reads; functions that must look at a size are leaves of a trace (`fx.wrap`).
 """
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from stiffnet.attention.affine import norms_to_affine
 from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.registry import unknown
 
-ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-}
+ACTIVATIONS = ("sigmoid", "tanh")
 """What a module may end in; see `Attention.squash`."""
+
+
+def position_axes(dimensions: int, channel_axis: int) -> list[int]:
+    """Name the axes that are neither batch nor channel: a leaf of a trace.
+
+    >>> position_axes(4, 1), position_axes(4, -1)
+    ([2, 3], [1, 2])
+    """
+    first = 2 if channel_axis == 1 else 1
+    return list(range(first, first + dimensions - 2))
+
+
+fx.wrap("position_axes")
+
+
+def tracer_of(value: object) -> object:
+    """The `torch.fx` trace that a value belongs to; None for a tensor."""
+    return value.tracer if isinstance(value, fx.Proxy) else None
 
 
 class Attention(nn.Module, ABC):
@@ -64,6 +83,9 @@ class Attention(nn.Module, ABC):
     replaces_norm: ClassVar[bool] = False
     squashes: ClassVar[bool] = False
 
+    __jit_ignored_attributes__: ClassVar[list[str]] = ["descriptor_shape"]  # neither read ...
+    __jit_unused_properties__: ClassVar[list[str]] = ["descriptor_shape"]  # ... nor compiled
+
     activation: str = "sigmoid"
     channels: int
     channel_axis: int
@@ -105,6 +127,7 @@ class Attention(nn.Module, ABC):
                 "with one step size per channel, such as 'se'."
             )
         super().__init__(**rest)
+        self.activation = self.activation  # TorchScript sees what is in the module itself
         self.channels = channels
         self.channel_axis = channel_axis
         self.register_buffer("unit", torch.ones(()))
@@ -136,7 +159,11 @@ class Attention(nn.Module, ABC):
     @final
     def squash(self, x: Tensor) -> Tensor:
         """Apply the activation that the gate ends in."""
-        return ACTIVATIONS[self.activation](x)
+        if self.activation == "sigmoid":
+            return torch.sigmoid(x)
+        if self.activation == "tanh":
+            return torch.tanh(x)
+        raise StepError(f"There is no activation {self.activation}; set 'sigmoid' or 'tanh'.")
 
     def for_constant(self) -> Self:
         """Make this fresh module, in place, one that is fed a constant in every pass.
@@ -204,7 +231,13 @@ class Attention(nn.Module, ABC):
 
     @final
     def check(self, rate: Tensor, state: Tensor | None) -> None:
-        """Refuse tensors that this module was not made for."""
+        """Refuse tensors that this module was not made for; a trace or a script has no check."""
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            self._refuse(rate, state)
+
+    def _refuse(self, rate: Tensor, state: Tensor | None) -> None:
+        if tracer_of(rate) is not None:
+            return
         name, shape = type(self).__name__, tuple(rate.shape)
         if rate.dim() < 3 or (rate.dim() != 4 and (self.needs_map or self.spatial)):
             wanted = "(N, C, H, W)" if self.channel_axis == 1 else "(N, ..., C)"
@@ -231,14 +264,17 @@ class Attention(nn.Module, ABC):
     @final
     def spread(self, gate: Tensor, rate: Tensor) -> Tensor:
         """Bring step sizes of shape (N, C) to the rate's dtype and number of axes."""
-        ones = (1,) * (rate.dim() - 2)
-        shape = (-1, self.channels, *ones) if self.channel_axis == 1 else (-1, *ones, self.channels)
+        ones = [1] * (rate.dim() - 2)  # lists are added, because a trace cannot unpack them
+        if self.channel_axis == 1:
+            shape = [-1, self.channels] + ones  # noqa: RUF005
+        else:
+            shape = [-1] + ones + [self.channels]  # noqa: RUF005
         return gate.reshape(shape).to(rate.dtype)
 
     @final
-    def positions(self, rate: Tensor) -> tuple[int, ...]:
+    def positions(self, rate: Tensor) -> list[int]:
         """Name the axes that are neither batch nor channel."""
-        return tuple(range(2, rate.dim()) if self.channel_axis == 1 else range(1, rate.dim() - 1))
+        return position_axes(rate.dim(), self.channel_axis)
 
     @final
     def as_map(self, rate: Tensor) -> Tensor:

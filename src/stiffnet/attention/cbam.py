@@ -1,7 +1,7 @@
 """The convolutional block attention module: which channels, then which positions."""
 
 import math
-from typing import Self, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -39,8 +39,8 @@ class CBAM(Attention):
     ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
         self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels, bias=bias)
-        self.conv = nn.Conv2d(2, 1, 7, padding=3, bias=False)
-        self.norm = nn.BatchNorm2d(1, momentum=0.01)
+        self.conv: Any = nn.Conv2d(2, 1, 7, padding=3, bias=False)
+        self.norm: Any = nn.BatchNorm2d(1, momentum=0.01)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -81,17 +81,27 @@ class CBAM(Attention):
 
     def step_size(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Product of both halves, (N, C, H, W)."""
-        channels = super().step_size(rate, state)
-        return channels * self.locate(rate * channels)
+        channels = self._channels(rate)
+        if self.conv is None:
+            return channels
+        else:  # noqa: RET505  # TorchScript reads what follows a branch, whatever the branch is
+            return channels * self.locate(rate * channels)
 
     def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Scale the rate by one half, then by the other."""
-        gated = rate * super().step_size(rate, state)
-        return gated * self.locate(gated)
+        gated = rate * self._channels(rate)
+        if self.conv is None:
+            return gated
+        else:  # noqa: RET505  # as above
+            return gated * self.locate(gated)
+
+    def _channels(self, rate: Tensor) -> Tensor:
+        self.check(rate, None)
+        return self.spread(self.gate(self.describe(rate)), rate)
 
     def for_constant(self) -> Self:
         """Leave the channels' half: the other looks at the map."""
-        del self.conv, self.norm
+        self.conv = self.norm = None
         return self
 
     def settle(self) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from stiffnet.attention.base import Attention
 from stiffnet.attention.iebn import GatedNorm
@@ -12,6 +12,17 @@ from stiffnet.errors import StepError
 
 VECTOR = "vector"
 """How `Vector` is called where a module's name is asked for."""
+
+
+def as_batch(psi: Tensor, rate: Tensor) -> Tensor:
+    """Make a batch of one out of ψ, for whatever rate: a leaf of a trace.
+
+    Otherwise a trace would see no input, and keep the value that a fixed ψ had at that time.
+    """
+    return psi.unsqueeze(0)
+
+
+fx.wrap("as_batch")
 
 
 class ConstantGate(Attention):
@@ -74,14 +85,13 @@ class ConstantGate(Attention):
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """ψ, as a batch of one, whatever the rate is."""
-        return self.psi.unsqueeze(0)
+        return as_batch(self.psi, rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Multiply what the inner modules make of their parts."""
-        gates = [
-            module.gate(part)  # type: ignore[operator]
-            for module, part in zip(self.inner, descriptor.unbind(1), strict=True)
-        ]
+        gates = []
+        for number, module in enumerate(self.inner):
+            gates.append(module.gate(descriptor[:, number]))  # type: ignore[operator]
         return torch.stack(gates).prod(0) / self.first
 
     @final

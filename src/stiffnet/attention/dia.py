@@ -5,7 +5,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor, nn
 
-from stiffnet.attention.base import Attention
+from stiffnet.attention.base import Attention, tracer_of
 from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
 from stiffnet.errors import StepError
 
@@ -90,21 +90,42 @@ class DIA(Attention):
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Let the cell go on from where the step before left it."""
-        opened, content = self.cell(descriptor, *self._handed_on(descriptor))
+        before, content = self._before(descriptor)
+        opened, content = self.cell(descriptor, before, content)
         output: Tensor = opened * self.squash(content)
-        self.memory.held = None if self.number == self.steps else (output, content)
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            self.memory.held = None if self.number == self.steps else (output, content)
         return output
 
+    def _before(self, descriptor: Tensor) -> tuple[Tensor, Tensor]:
+        """What the cell goes on from: zeros in the first step."""
+        if not torch.jit.is_scripting() and self.number > 1:  # type: ignore[attr-defined]
+            return self._handed_on(descriptor)
+        nothing = torch.zeros_like(descriptor)
+        return nothing, nothing
+
     def _handed_on(self, descriptor: Tensor) -> tuple[Tensor, Tensor]:
-        if self.number == 1:
-            nothing = torch.zeros_like(descriptor)
-            return nothing, nothing
-        if self.memory.held is None:
+        held = self.memory.held
+        if held is None or tracer_of(held[0]) is not tracer_of(descriptor):
             raise StepError(
                 f"Step {self.number} of {self.steps} of a DIA stage ran without the step before "
                 "it; run the whole stage, in order, or give this step a DIA of its own."
             )
-        return self.memory.held
+        return held
+
+    def __prepare_scriptable__(self) -> Self:
+        """Refuse to be scripted with other steps: modules of a script share no memory.
+
+        Raises:
+            StepError: If the stage has several steps.
+        """
+        if self.steps > 1:
+            raise StepError(
+                f"The {self.steps} steps of a DIA stage share a memory, which `torch.jit.script` "
+                "cannot express; use `torch.export`, or script what `torch.fx` traced of the "
+                "whole network."
+            )
+        return self
 
     def settle(self) -> float:
         """Silence what goes into the cell's gates: then i = f = o = ½ and g = 0 at every step."""

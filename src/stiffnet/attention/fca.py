@@ -4,7 +4,7 @@ import math
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 from torch.nn import functional as F
 
 from stiffnet.attention.base import Attention
@@ -100,19 +100,7 @@ class FCA(Attention):
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """One coefficient per channel."""
-        whole = self.as_map(rate)
-        height, width = whole.shape[2:]
-        wanted = (self.size or max(height, GRID), self.size or max(width, GRID))
-        if wanted != (height, width):
-            whole = F.adaptive_avg_pool2d(whole, wanted)
-        dtype = torch.promote_types(rate.dtype, torch.float32)
-        down, across = (
-            cosines(frequency, length, dtype)
-            for frequency, length in zip((self.rows, self.columns), wanted, strict=True)
-        )
-        basis = (down.unsqueeze(2) * across.unsqueeze(1)).to(rate.dtype)
-        grouped: Tensor = whole.unflatten(1, (len(self.rows), -1)).flatten(3)
-        return (grouped @ basis.flatten(1).unsqueeze(2)).flatten(1)
+        return coefficients(self.as_map(rate), self.rows, self.columns, self.size)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Two layers, then the activation."""
@@ -140,10 +128,29 @@ def chosen(frequencies: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return table[frequencies]
 
 
-def cosines(frequencies: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+def coefficients(
+    maps: Tensor, rows: Tensor, columns: Tensor, size: int | None, grid: int = GRID
+) -> Tensor:
+    """One cosine coefficient of every channel, (N, C): a leaf of a trace."""
+    height, width = maps.shape[2], maps.shape[3]
+    tall = max(height, grid) if size is None else size
+    wide = max(width, grid) if size is None else size
+    if tall != height or wide != width:
+        maps = F.adaptive_avg_pool2d(maps, (tall, wide))
+    dtype = torch.promote_types(maps.dtype, torch.float32)
+    down, across = cosines(rows, tall, dtype), cosines(columns, wide, dtype)
+    basis = (down.unsqueeze(2) * across.unsqueeze(1)).to(maps.dtype)
+    grouped: Tensor = maps.unflatten(1, (rows.shape[0], -1)).flatten(3)
+    return (grouped @ basis.flatten(1).unsqueeze(2)).flatten(1)
+
+
+fx.wrap("coefficients")
+
+
+def cosines(frequencies: Tensor, length: int, dtype: torch.dtype, grid: int = GRID) -> Tensor:
     """Orthonormal cosines of a line of `length`, one row per frequency on the grid of seven."""
     places = torch.arange(length, device=frequencies.device, dtype=dtype) + 0.5
-    fine = (frequencies * (length // GRID)).to(dtype).unsqueeze(1)
+    fine = (frequencies * (length // grid)).to(dtype).unsqueeze(1)
     scale = ((1 + fine.sign()) / length).sqrt()
     return scale * torch.cos(fine * places * (math.pi / length))
 

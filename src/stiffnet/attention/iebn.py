@@ -4,7 +4,8 @@ from typing import Any, Self, final
 
 import torch
 from timm.layers import BatchNormAct2d
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
 
 from stiffnet.attention.base import Attention, sigmoid
 from stiffnet.attention.ie import InstanceAffine
@@ -12,6 +13,29 @@ from stiffnet.errors import StepError
 
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def batch_normed(
+    x: Tensor,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    batches: Tensor | None,
+    affine: tuple[Tensor, Tensor],
+    training: bool,
+    momentum: float | None,
+    eps: float,
+) -> Tensor:
+    """Normalise over the batch, and count it, as torch's norm does: a leaf of a trace."""
+    share = 0.0 if momentum is None else momentum
+    if training and batches is not None:
+        batches.add_(1)
+        if momentum is None:
+            share = 1.0 / float(batches)
+    weight, bias = affine
+    return F.batch_norm(x, mean, variance, weight, bias, training, share, eps)
+
+
+fx.wrap("batch_normed")
 
 
 class GatedNorm(Attention, nn.BatchNorm2d):
@@ -66,12 +90,19 @@ class GatedNorm(Attention, nn.BatchNorm2d):
     def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Normalise with the weight that the gate has scaled: β + a (norm(x) - β)."""
         gate = self.step_size(rate)
-        normed = nn.BatchNorm2d.forward(self, rate)
+        normed = self._normed(rate)
         shift = self.spread(self.bias, rate)
         return self.act(self.drop(torch.lerp(shift, normed, gate)))  # type: ignore[no-any-return]
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        """Any number of positions: `check` has looked already."""
+    def _normed(self, rate: Tensor) -> Tensor:
+        """Normalise as the norm itself does, over any number of positions."""
+        mean, variance, batches = self.running_mean, self.running_var, self.num_batches_tracked
+        if self.training and not self.track_running_stats:
+            mean, variance, batches = None, None, None
+        affine = (self.weight, self.bias)
+        return batch_normed(
+            rate, mean, variance, batches, affine, self.training, self.momentum, self.eps
+        )
 
     def extra_repr(self) -> str:
         """Show the norm's own settings."""

@@ -1,6 +1,6 @@
 """Spatial group-wise enhancement."""
 
-from typing import final
+from typing import Final, final
 
 import torch
 from torch import Tensor, nn
@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from stiffnet.attention.base import Attention, sigmoid
 from stiffnet.attention.moments import centre
 from stiffnet.errors import StepError
-
-EPSILON = 1e-5  # beside the deviation, as the authors have it
 
 
 @final
@@ -32,6 +30,7 @@ class SGE(Attention):
     reference = "Li, Hu and Yang, 2019"
     formula = "128, two a group"
     spatial = True
+    epsilon: Final[float] = 1e-5  # beside the deviation, as the authors have it
 
     def __init__(self, channels: int, *, groups: int = 64, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -66,8 +65,8 @@ class SGE(Attention):
         """Likeness to the group's mean, standardised over positions: (N, groups, H, W)."""
         grouped: Tensor = rate.unflatten(1, (self.groups, -1))
         likeness = (grouped * grouped.mean((3, 4), keepdim=True)).sum(2)
-        _, distance, deviation = centre(likeness, (2, 3))
-        return distance / (deviation + EPSILON)
+        _, distance, deviation = centre(likeness, [2, 3])
+        return distance / (deviation + self.epsilon)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Scale, shift, sigmoid: one gate a group and position."""

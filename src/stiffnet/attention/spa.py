@@ -1,6 +1,6 @@
 """Spatial pyramid attention, in its first form: 21 numbers a channel."""
 
-from typing import final
+from typing import Final, final
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ class SPA(Attention):
     formula = "22C²/16"
     squashes = True
     needs_map = True
+    sides: Final[tuple[int, int, int]] = SIDES
 
     def __init__(self, channels: int, *, reduction: int = 16, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -58,7 +59,7 @@ class SPA(Attention):
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Means over the cells of three grids; the cells of a small map share positions."""
         whole = self.as_map(rate)
-        grids = [F.adaptive_avg_pool2d(whole, side).flatten(2) for side in SIDES]
+        grids = [F.adaptive_avg_pool2d(whole, side).flatten(2) for side in self.sides]
         return torch.cat(grids, dim=-1)
 
     def excite(self, descriptor: Tensor) -> Tensor:

@@ -1,14 +1,12 @@
 """The style-based recalibration module."""
 
-from typing import final
+from typing import Final, final
 
 import torch
 from torch import Tensor, nn
 
 from stiffnet.attention.base import Attention
 from stiffnet.attention.moments import centre
-
-EPSILON = 1e-5  # inside the square root, as the authors have it
 
 
 @final
@@ -26,6 +24,7 @@ class SRM(Attention):
     reference = "Lee, Kim and Nam, 2019"
     formula = "4C"
     squashes = True
+    epsilon: Final[float] = 1e-5  # inside the square root, as the authors have it
 
     def __init__(self, channels: int, *, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -45,7 +44,7 @@ class SRM(Attention):
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean and deviation over positions."""
         mean, _, deviation = centre(rate, self.positions(rate))
-        regular = torch.sqrt(deviation.square() + EPSILON)
+        regular = torch.sqrt(deviation.square() + self.epsilon)
         return torch.stack([mean.flatten(1), regular.flatten(1)], dim=-1)
 
     def excite(self, descriptor: Tensor) -> Tensor:

@@ -196,7 +196,7 @@ def whole_norm(reading: Reading, node: Node, norm: FrozenBatchNorm2d | ConstantI
     ]
     if sum(frame.module is norm for frame in reading.frames) > 1:
         raise Refusal(f"{node.called.path if node.called else 'it'} is called more than once")
-    return Layer(node, (*shape, 1, 1), tuple(holders))
+    return Layer(node, (*shape, *(1,) * (len(node.shape) - 2)), tuple(holders))
 
 
 def parameter_layer(reading: Reading, op: Op, tensor: nn.Parameter) -> Layer:
