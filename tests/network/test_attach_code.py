@@ -147,6 +147,23 @@ class StateFirst(Projected):
         return F.relu(self.short(x) + self.gate(self.rate(x), self.short(x)))
 
 
+class RateFirstInside(Projected):
+    def forward(self, x):
+        return F.relu(self.rate(x) + self.short(x))
+
+    def by_hand(self, x):
+        return F.relu(self.gate(self.rate(x), self.short(x)) + self.short(x))
+
+
+class Assigned(Projected):
+    def forward(self, x):
+        x = out = self.short(x) - self.rate(x)
+        return F.relu(out if x is out else x)
+
+    def by_hand(self, x):
+        return F.relu(self.short(x) - self.gate(self.rate(x), self.short(x)))
+
+
 class Subtracted(Block):
     def forward(self, x):
         return x - self.rate(x)
@@ -249,6 +266,7 @@ class Other(Block):
 
 KINDS = [
     Modes, OtherSum, InPlace, Augmented, AugmentedState, AugmentedByCall, RateFirst, StateFirst,
+    RateFirstInside, Assigned,
     Subtracted, Named, OfTensor, Functional, Parameter, Derived, Decorated, Private, Other,
 ]  # fmt: skip
 

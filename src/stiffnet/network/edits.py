@@ -147,32 +147,57 @@ class _Call:
 
 def _gate_operand(text: _Text, method: Method, node: ast.AST, operand: int, call: _Call) -> None:
     if isinstance(node, ast.BinOp):
-        _gate_sum(text, node, operand, call)
+        _gate_sum(text, method, node, operand, call)
     elif isinstance(node, ast.AugAssign):
         _gate_augmented(text, node, operand, call)
     elif isinstance(node, ast.Call):
         _gate_call(text, method, node, operand, call)
 
 
-def _gate_sum(text: _Text, node: ast.BinOp, operand: int, call: _Call) -> None:
+def _gate_sum(text: _Text, method: Method, node: ast.BinOp, operand: int, call: _Call) -> None:
     """Gate one side of ``left + right``."""
-    start, end = text.at(begin(node)), text.at(stop(node))
     sign = _operator(text, text.at(stop(node.left)))
-    sides = _sides(text, node, sign)
-    state = (node.left, node.right)[1 - operand]
+    left, right = _sides(text, node, sign)
+    state, name = (node.left, node.right)[1 - operand], call.temporary
     if not call.with_state or isinstance(state, ast.Name):
         name = state.id if isinstance(state, ast.Name) else ""
-        text.wrap(*sides[operand], call.before(), call.behind(name))
+        text.wrap(*(left, right)[operand], call.before(), call.behind(name))
+        return
+    head = _head(text, method, node)  # of a statement that is cut in two or three; else walrus
+    if operand == 1 and head is not None:
+        text.wrap(*left, f"{name} = ", f"; {head}{name}")
+        text.wrap(*right, call.before(), call.behind(name))
     elif operand == 1:
-        text.wrap(*sides[0], f"({call.temporary} := ", ")")
-        text.wrap(*sides[1], call.before(), call.behind(call.temporary))
+        text.wrap(*left, f"({name} := ", ")")
+        text.wrap(*right, call.before(), call.behind(name))
     else:  # the state is computed behind the rate: keep both, then add
-        rate, sign_text = f"{call.temporary}_rate", "+" if isinstance(node.op, ast.Add) else "-"
-        gated = f"{call.before()}{rate}{call.behind(call.temporary)}"
-        text.wrap(start, end, "(", f", {gated} {sign_text} {call.temporary})[-1]")
-        text.wrap(*sides[0], f"({rate} := ", "),")
+        rate, operator = f"{name}_rate", "+" if isinstance(node.op, ast.Add) else "-"
+        total = f"{call.before()}{rate}{call.behind(name)} {operator} {name}"
         text.cut(sign, sign + 1)
-        text.wrap(*sides[1], f"({call.temporary} := ", ")")
+        if head is not None:
+            text.wrap(*left, f"{rate} = ", ";")
+            text.wrap(*right, f"{name} = ", f"; {head}{total}")
+        else:
+            text.wrap(left[0], right[1], "(", f", {total})[-1]")
+            text.wrap(*left, f"({rate} := ", "),")
+            text.wrap(*right, f"({name} := ", ")")
+
+
+def _head(text: _Text, method: Method, node: ast.BinOp) -> str | None:
+    """Take out what stands before a sum that is all that its statement computes.
+
+    TorchScript knows no assignment inside an expression: several statements serve it as well.
+    """
+    statement = method.parents[node]
+    whole = isinstance(statement, ast.Assign | ast.Return) and statement.value is node
+    if not whole or stop(statement) != stop(node):
+        return None
+    start, end = text.at(begin(statement)), text.at(begin(node))
+    head = text.whole[start:end]
+    if b"(" in head or b"\n" in head:
+        return None
+    text.cut(start, end)
+    return head.decode()
 
 
 def _operator(text: _Text, position: int) -> int:
