@@ -50,12 +50,22 @@ def _beside(parent: ast.AST, node: ast.AST, inner: ast.AST) -> Iterator[Code]:
             continue
         place = block.index(node)
         for earlier in block[:place]:
-            if isinstance(earlier, ast.If):
-                yield from (arm for arm in (earlier.body, earlier.orelse) if _leaves(arm))
+            yield from _ways_out(earlier)
         if isinstance(node, ast.If):
             arm = node.body if inner in node.body else node.orelse
             if inner in arm and _leaves(arm):
                 yield block[place + 1 :]
+
+
+def _ways_out(statement: ast.stmt) -> Iterator[Code]:
+    """Arms of a condition, or of conditions in it, after which the code does not go on."""
+    if isinstance(statement, ast.If | ast.With | ast.Try | ast.For | ast.While):
+        for arm in (statement.body, getattr(statement, "orelse", [])):
+            if _leaves(arm) and not isinstance(statement, ast.With):
+                yield arm
+            else:
+                for inner in arm:
+                    yield from _ways_out(inner)
 
 
 def _leaves(block: Sequence[ast.stmt]) -> bool:

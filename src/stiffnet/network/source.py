@@ -285,7 +285,7 @@ def _headers(code: CodeType, around: str | None, indent: int) -> list[str]:
     free = [name for name in code.co_freevars if not (name == "__class__" and around)]
     headers = []
     if code.co_flags & inspect.CO_NESTED:
-        headers.append(f"def _({', '.join(free)}):\n")
+        headers.append(f"def _around({', '.join(free)}):\n")
     if around:
         headers.append(f"{' ' * len(headers)}class {around}:\n")
     if indent < len(headers):
