@@ -6,6 +6,9 @@ import torch
 from attention.cases import ENTRIES, named
 from stiffnet.attention import ATTENTION
 from stiffnet.attention.adaptors import ADAPTORS
+from stiffnet.attention.asr import asr
+from stiffnet.network.attach import attached
+from stiffnet.network.load import create_model
 
 WIDTHS = (64,) * 18 + (128,) * 18 + (256,) * 18  # the steps of a ResNet-164
 NORMS = (16, *18 * (16, 16, 64), *18 * (32, 32, 128), *18 * (64, 64, 256))  # none of shortcuts
@@ -115,3 +118,35 @@ def test_totals_on_a_resnet164_are_the_printed_ones(name, printed, options, back
 )
 def test_the_two_deviations_are_those_that_are_named(name, printed):
     assert abs(millions(name, PLAIN)[0] - printed) > 0.01
+
+
+REDUCING = {"se": 16, "cbam": 16, "fca": 16, "sem": 16, "spa": 16, "dia": 4}
+
+
+@pytest.mark.parametrize("channels", [8, 24, 40, 72, 120, 184])
+@pytest.mark.parametrize("name", REDUCING)
+def test_the_narrow_width_is_rounded_as_asked(name, channels):
+    kind, reduction = ATTENTION[name].value, REDUCING[name]
+    others = {"frequencies": "top8"} if name == "fca" else {}
+    for rounding, hidden in (
+        ("down", channels // reduction),
+        ("nearest", round(channels / reduction)),  # as the ASR authors' code has it
+    ):
+        module = kind(channels, rounding=rounding, **others)
+        widths = {m.fc1.out_features for m in module.modules() if hasattr(m, "fc1")}
+        assert widths == {max(1, hidden)}
+        assert kind.parameter_count(channels, rounding=rounding) == count(module)
+
+
+@pytest.mark.parametrize("name", REDUCING)
+def test_the_printed_counts_are_those_of_both_roundings(name):
+    assert added(name, rounding="nearest") == added(name, rounding="down")
+
+
+def test_both_roundings_reach_a_network_and_a_constant():
+    for given in ({}, {"rounding": "down"}, {"rounding": "nearest"}):
+        inner = asr("se", **given)(24).inner[0]
+        assert inner.mlp.fc1.out_features == (2 if given == {"rounding": "nearest"} else 1)
+    text = "asr:se,rounding=nearest,where=layer1.0 + se,rounding=nearest,where=layer1.0"
+    model = create_model("resnet20_cifar", num_classes=4, attention=text)
+    assert {found.module for found in attached(model)} == {"asr:se", "se"}

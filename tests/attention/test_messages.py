@@ -10,6 +10,7 @@ from stiffnet.errors import StepError, UnknownNameError
 
 REFUSED = [
     ("se", 64, {"reduction": 0}, StepError, r"`reduction` was 0; .* give 1 or more"),
+    ("se", 64, {"rounding": "near"}, UnknownNameError, r"rounding called 'near'\. .*'nearest'"),
     ("eca", 64, {"kernel": 4}, StepError, r"`kernel` was 4; give an odd number"),
     ("sge", 48, {}, StepError, r"48 channels into 64 groups; multiples of 64 work, .*groups=48`"),
     ("sge", 130, {}, StepError, r"130 channels into 64 groups; .*takes `groups=26`"),
@@ -42,7 +43,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(entry):
 
 
 def test_an_option_that_is_like_no_other_gets_the_list():
-    message = r"option of SE called 'x'\. Known: reduction, bias, channel_axis"
+    message = r"option of SE called 'x'\. Known: reduction, rounding, bias, channel_axis"
     with pytest.raises(UnknownNameError, match=message):
         ATTENTION["se"].value(WIDTH, x=1)
 

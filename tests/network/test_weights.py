@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, UnsafeFileError
+from stiffnet.network.load import create_model, open_model
 from stiffnet.network.weights import load_weights
 
 SUFFIXES = [".pth", ".pt", ".bin", ".safetensors"]
@@ -384,3 +385,70 @@ def test_the_part_with_the_wrong_sum_is_named(tmp_path):
     assert content.count(tensor) == 1
     path.write_bytes(content.replace(tensor, b"\1" * len(tensor)))
     refuses(path, CorruptFileError, r"part w/data/\d does not hold")
+
+
+def theirs(state):
+    """The names that the ASR authors' ResNets have."""
+    return {name.replace("shortcut", "downsample"): value for name, value in state.items()}
+
+
+def wrapped(path, state):
+    """As their code saves it: beside other facts, with the names of a DataParallel network."""
+    content = {f"module.{name}": value for name, value in state.items()}
+    torch.save({"epoch": 3, "state_dict": content, "best_acc": 0.5}, path)
+
+
+@pytest.mark.parametrize("name", ["resnet20_cifar", "resnet29_cifar", "acresnet56_cifar"])
+def test_the_names_of_the_authors_fit_our_resnets_and_the_change_is_said(tmp_path, name):
+    source, model = (create_model(name, num_classes=4, seed=seed) for seed in (1, 2))
+    state = theirs(source.state_dict())
+    assert state.keys() != source.state_dict().keys()
+    wrapped(tmp_path / "w.pth.tar", state)
+    assert load_weights(model, tmp_path / "w.pth.tar") == {"downsample": "shortcut"}
+    assert_same(model, source)
+    opened = open_model(name, weights=tmp_path / "w.pth.tar", num_classes=4)
+    assert opened.made_by == {"weights": "w.pth.tar", "renamed": "downsample to shortcut"}
+    assert_same(opened.model, source)
+
+
+def test_names_that_fit_are_left_alone(tmp_path):
+    source = create_model("resnet20_cifar", num_classes=4, seed=1)
+    torch.save(source.state_dict(), tmp_path / "w.pth")
+    assert load_weights(create_model("resnet20_cifar", num_classes=4), tmp_path / "w.pth") == {}
+    one = nn.ModuleDict({"downsample": nn.Linear(2, 2), "shortcut": nn.Linear(2, 2)})
+    other = copy.deepcopy(one)
+    nn.init.zeros_(one["shortcut"].weight)
+    torch.save(one.state_dict(), tmp_path / "both.pth")
+    assert load_weights(other, tmp_path / "both.pth") == {}
+    assert_same(other, one)
+
+
+def test_names_are_changed_only_if_then_all_of_them_fit(tmp_path):
+    model = create_model("resnet20_cifar", num_classes=4)
+    state = theirs(model.state_dict())
+    one = next(name for name in state if "downsample" in name)
+    both = state | {one.replace("downsample", "shortcut"): state[one] + 1}
+    for changed, match in (
+        (both, r"unexpected: layer2\.0\.downsample"),
+        (state | {"more": torch.ones(1)}, r"missing: layer2\.0\.shortcut.* more\. Nothing was"),
+        ({k: v for k, v in state.items() if k != one}, r"missing: layer2\.0\.shortcut"),
+    ):
+        torch.save(changed, tmp_path / "w.pth")
+        refuses(tmp_path / "w.pth", CheckpointError, match, model)
+
+
+def test_a_file_of_other_names_and_another_shape_is_told_its_shape_only(tmp_path):
+    source = create_model("resnet20_cifar", num_classes=5)
+    torch.save(theirs(source.state_dict()), tmp_path / "w.pth")
+    match = r"does not fit CifarResNet, even if downsample is renamed to shortcut: 2 of another"
+    model = create_model("resnet20_cifar", num_classes=4)
+    refuses(tmp_path / "w.pth", CheckpointError, match, model)
+
+
+@pytest.mark.parametrize("attention", [None, "se"])
+def test_a_file_of_the_authors_with_attention_is_refused_for_what_it_is(tmp_path, attention):
+    model = create_model("resnet20_cifar", num_classes=4, attention=attention)
+    state = theirs({k: v for k, v in model.state_dict().items() if "step_size" not in k})
+    torch.save(state | {"layer1.0.attention_module.fc1.bias": torch.ones(1)}, tmp_path / "w.pth")
+    match = "looks like one of the ASR authors' networks with attention, whose modules are not read"
+    refuses(tmp_path / "w.pth", CheckpointError, match, model)

@@ -24,6 +24,7 @@ class CBAM(Attention):
     Args:
         channels: Width of the rate.
         reduction: C over the bottleneck's narrow width.
+        rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         bias: In the bottleneck, as in the authors' release; timm and the ASR paper have none.
         channel_axis: 1; positions of tokens are no map.
     """
@@ -35,10 +36,18 @@ class CBAM(Attention):
     squashes = True
 
     def __init__(
-        self, channels: int, *, reduction: int = 16, bias: bool = True, channel_axis: int = 1
+        self,
+        channels: int,
+        *,
+        reduction: int = 16,
+        rounding: str = "down",
+        bias: bool = True,
+        channel_axis: int = 1,
     ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
-        self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels, bias=bias)
+        self.mlp = Bottleneck(
+            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
+        )
         self.conv: Any = nn.Conv2d(2, 1, 7, padding=3, bias=False)
         self.norm: Any = nn.BatchNorm2d(1, momentum=0.01)
         self._initialise()
@@ -51,13 +60,15 @@ class CBAM(Attention):
         nn.init.zeros_(self.norm.weight)
 
     @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 16, bias: bool = True) -> int:
+    def parameter_count(
+        channels: int, *, reduction: int = 16, rounding: str = "down", bias: bool = True
+    ) -> int:
         """SE's, 98 weights of the convolution and 2 of its norm.
 
         >>> CBAM.parameter_count(64), CBAM.parameter_count(64, bias=False)
         (680, 612)
         """
-        hidden = hidden_width(channels, reduction)
+        hidden = hidden_width(channels, reduction, rounding)
         return bottleneck_count(channels, hidden, channels, bias=bias) + 2 * 7 * 7 + 2
 
     @property

@@ -51,6 +51,7 @@ class DIA(Attention):
     Args:
         channels: Width of the rate.
         reduction: C over the narrow width in the cell's gates; 4 for CIFAR, 20 for ImageNet.
+        rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         channel_axis: 1 for images, -1 for tokens.
     """
 
@@ -60,20 +61,24 @@ class DIA(Attention):
     shares_cell = True
     squashes = True
 
-    def __init__(self, channels: int, *, reduction: int = 4, channel_axis: int = 1) -> None:
+    def __init__(
+        self, channels: int, *, reduction: int = 4, rounding: str = "down", channel_axis: int = 1
+    ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
-        self.cell = Cell(channels, hidden_width(channels, reduction))
+        self.cell = Cell(channels, hidden_width(channels, reduction, rounding))
         self.memory = Memory()
         self.number, self.steps = 1, 1
 
     @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 4) -> int:
+    def parameter_count(channels: int, *, reduction: int = 4, rounding: str = "down") -> int:
         """Two bottlenecks from C to 4C, for all steps of a stage.
 
         >>> DIA.parameter_count(64)
         10784
         """
-        return 2 * bottleneck_count(channels, hidden_width(channels, reduction), 4 * channels)
+        return 2 * bottleneck_count(
+            channels, hidden_width(channels, reduction, rounding), 4 * channels
+        )
 
     @classmethod
     def for_stage(cls, channels: int, steps: int, **options: Any) -> list[Self]:

@@ -55,6 +55,7 @@ class FCA(Attention):
         channels: Width of the rate, a multiple of the number of frequencies.
         frequencies: ``top``, ``low`` or ``bot``, and 1, 2, 4, 8, 16 or 32 of them: ``"top16"``.
         reduction: C over the narrow width.
+        rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         bias: The authors have none; with biases the counts are those of the StepNet paper.
         size: Side to which every map is pooled first, as the authors do with sizes that they did
             not train on. None takes each map as it is, and repeats those smaller than 7 up to 7.
@@ -75,6 +76,7 @@ class FCA(Attention):
         *,
         frequencies: str = "top16",
         reduction: int = 16,
+        rounding: str = "down",
         bias: bool = False,
         size: int | None = None,
         channel_axis: int = 1,
@@ -85,18 +87,24 @@ class FCA(Attention):
         if size is not None and size < GRID:
             raise StepError(f"FCA was given maps of side {size}; `size` must be {GRID} or more.")
         self.size = size
-        self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels, bias=bias)
+        self.mlp = Bottleneck(
+            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
+        )
         self.register_buffer("rows", torch.tensor(rows))
         self.register_buffer("columns", torch.tensor(columns))
 
     @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 16, bias: bool = False) -> int:
+    def parameter_count(
+        channels: int, *, reduction: int = 16, rounding: str = "down", bias: bool = False
+    ) -> int:
         """2C times the narrow width: the cosines are not learnt.
 
         >>> FCA.parameter_count(64)
         512
         """
-        return bottleneck_count(channels, hidden_width(channels, reduction), channels, bias=bias)
+        return bottleneck_count(
+            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
+        )
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """One coefficient per channel."""

@@ -20,6 +20,7 @@ class SE(Attention):
     Args:
         channels: Width of the rate.
         reduction: C over the narrow width.
+        rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         bias: As in the authors' release; without, as in several re-implementations.
         channel_axis: 1 for images, -1 for tokens.
     """
@@ -30,19 +31,31 @@ class SE(Attention):
     squashes = True
 
     def __init__(
-        self, channels: int, *, reduction: int = 16, bias: bool = True, channel_axis: int = 1
+        self,
+        channels: int,
+        *,
+        reduction: int = 16,
+        rounding: str = "down",
+        bias: bool = True,
+        channel_axis: int = 1,
     ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
-        self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels, bias=bias)
+        self.mlp = Bottleneck(
+            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
+        )
 
     @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 16, bias: bool = True) -> int:
+    def parameter_count(
+        channels: int, *, reduction: int = 16, rounding: str = "down", bias: bool = True
+    ) -> int:
         """2Cr' + r' + C with r' = C / reduction; without biases 2Cr'.
 
         >>> SE.parameter_count(64)
         580
         """
-        return bottleneck_count(channels, hidden_width(channels, reduction), channels, bias=bias)
+        return bottleneck_count(
+            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
+        )
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""

@@ -23,6 +23,7 @@ class SEM(Attention):
     Args:
         channels: Width of the rate.
         reduction: C over the narrow width of SE's part.
+        rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         channel_axis: 1 for images, -1 for tokens.
     """
 
@@ -31,21 +32,23 @@ class SEM(Attention):
     formula = "2C²/16 + C/16 + 6C + 3 + k"
     squashes = True
 
-    def __init__(self, channels: int, *, reduction: int = 16, channel_axis: int = 1) -> None:
+    def __init__(
+        self, channels: int, *, reduction: int = 16, rounding: str = "down", channel_axis: int = 1
+    ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
         self.switch = nn.Linear(channels, 3)
-        self.mlp = Bottleneck(channels, hidden_width(channels, reduction), channels)
+        self.mlp = Bottleneck(channels, hidden_width(channels, reduction, rounding), channels)
         self.conv = neighbours(channels)
         self.affine = InstanceAffine(channels)
 
     @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 16) -> int:
+    def parameter_count(channels: int, *, reduction: int = 16, rounding: str = "down") -> int:
         """SE's, ECA's and IE's, and the switch's 3C + 3.
 
         >>> SEM.parameter_count(64)
         906
         """
-        se = bottleneck_count(channels, hidden_width(channels, reduction), channels)
+        se = bottleneck_count(channels, hidden_width(channels, reduction, rounding), channels)
         return se + kernel_size(channels) + 2 * channels + 3 * channels + 3
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:

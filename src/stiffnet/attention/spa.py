@@ -26,6 +26,7 @@ class SPA(Attention):
     Args:
         channels: Width of the rate.
         reduction: C over the narrow width.
+        rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
     """
 
@@ -36,19 +37,21 @@ class SPA(Attention):
     needs_map = True
     sides: Final[tuple[int, int, int]] = SIDES
 
-    def __init__(self, channels: int, *, reduction: int = 16, channel_axis: int = 1) -> None:
+    def __init__(
+        self, channels: int, *, reduction: int = 16, rounding: str = "down", channel_axis: int = 1
+    ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
-        hidden = hidden_width(channels, reduction)
+        hidden = hidden_width(channels, reduction, rounding)
         self.mlp = Bottleneck(CELLS * channels, hidden, channels, bias=False)
 
     @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 16) -> int:
+    def parameter_count(channels: int, *, reduction: int = 16, rounding: str = "down") -> int:
         """22C times the narrow width.
 
         >>> SPA.parameter_count(64)
         5632
         """
-        hidden = hidden_width(channels, reduction)
+        hidden = hidden_width(channels, reduction, rounding)
         return bottleneck_count(CELLS * channels, hidden, channels, bias=False)
 
     @property

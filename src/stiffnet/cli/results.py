@@ -45,6 +45,8 @@ def _origin(loaded: "LoadedModel") -> str:
     if loaded.made_by.get("weights") == "random":
         seed = loaded.made_by["seed"]
         note(f"no weights were given: {loaded.name} is measured as initialised with seed {seed}.")
+    if "renamed" in loaded.made_by:
+        note(f"names in the weights file were changed to fit: {loaded.made_by['renamed']}.")
     told = {key.replace("_", " "): value for key, value in loaded.made_by.items()}
     return ", ".join(f"{key} {value}" for key, value in told.items()).removeprefix("weights ")
 

@@ -115,8 +115,11 @@ def open_model(
         loaded = replace(loaded, preparation=resized)
     if weights is None or weights == PRETRAINED:
         return loaded
-    load_weights(loaded.model, weights)
-    return replace(loaded, made_by={"weights": Path(weights).name})
+    renamed = load_weights(loaded.model, weights)
+    made_by = {"weights": Path(weights).name}
+    if renamed:
+        made_by["renamed"] = ", ".join(f"{theirs} to {ours}" for theirs, ours in renamed.items())
+    return replace(loaded, made_by=made_by)
 
 
 def create_model(

@@ -26,6 +26,8 @@ from stiffnet.network.folder import FOLDED, ORIGIN, same_tensors
 WRAPPERS = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema")
 STATISTICS = ".running_var"  # of a norm
 GATE = ".step_size"  # in the names of everything that `attach` puts into a network
+OTHER_NAMES = (("downsample", "shortcut"),)  # what the ASR authors' networks call it, and ours
+AUTHORS_GATE = ".attention_module."  # in the names of the ASR authors' modules
 PREFIXES = ("module", "_orig_mod")  # what DDP and torch.compile put before every name
 DEEPEST_WRAPPER = 4  # a checkpoint may contain itself
 SHOWN = 4  # keys of one kind in an error message
@@ -33,12 +35,17 @@ SNIFFED = 2**20  # bytes
 LONGEST_HEADER = 100_000_000  # bytes, by the safetensors format
 
 
-def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
+def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> dict[str, str]:
     """Load the weights in `path` into `model`, or raise and leave it as it was.
 
     Wrappers such as ``{"state_dict": ...}`` and name parts left by DDP and `torch.compile` are
     taken off. A tensor that `model` has under several names is needed under one of them only, and
-    batch-norm counters may be missing, as in torch itself.
+    batch-norm counters may be missing, as in torch itself. Where the names in the file do not fit,
+    and would all fit if what it calls ``downsample`` were called ``shortcut``, they are renamed:
+    so the ASR authors' files go into our ResNets.
+
+    Returns:
+        The parts of names that were renamed, and into what; usually nothing.
 
     Raises:
         CheckpointError: If the tensors are not those of `model`; it lists them.
@@ -52,6 +59,9 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
         name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)
     }
     complete = _completed(given, wanted)
+    renamed: dict[str, str] = {}
+    if complete.keys() != wanted.keys():
+        complete, renamed = _under_other_names(given, wanted) or (complete, renamed)
     missing = [name for name in wanted if name not in complete]
     unexpected = [name for name in complete if name not in wanted]
     unfit = [
@@ -61,7 +71,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     ]
     if missing or unexpected or unfit:
         raise CheckpointError(
-            f"{source} does not fit {type(model).__name__}: "
+            f"{source} does not fit {type(model).__name__}{_said(renamed)}: "
             + "; ".join(
                 f"{len(names)} {kind}: {_some(names)}"
                 for kind, names in (
@@ -79,11 +89,22 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
         raise CheckpointError(
             f"{source} does not fit {type(model).__name__}: {error}. Give the file of this model."
         ) from error
+    return renamed
+
+
+def _said(renamed: Mapping[str, str]) -> str:
+    pairs = ", ".join(f"{theirs} is renamed to {ours}" for theirs, ours in renamed.items())
+    return pairs and f", even if {pairs}"
 
 
 def _hint(missing: Iterable[str], unexpected: Iterable[str], *, folded: bool) -> str:
     """Say what the file looks like, where its names tell, or what it says itself."""
     lacks, adds = ([f".{name}" for name in names] for names in (missing, unexpected))
+    if any(AUTHORS_GATE in name for name in adds):
+        return (
+            "it looks like one of the ASR authors' networks with attention, whose modules are not "
+            "read; of theirs, give the file of a network without attention"
+        )
     if any(GATE in name for name in adds):
         return "it looks like a network with attention, so give its `attention` too"
     if any(GATE in name for name in lacks):
@@ -265,6 +286,27 @@ def _completed(given: Mapping[str, object], wanted: Mapping[str, Tensor]) -> dic
         elif name not in complete and name.endswith("num_batches_tracked"):
             complete[name] = value
     return complete
+
+
+def _under_other_names(
+    given: Mapping[str, object], wanted: Mapping[str, Tensor]
+) -> tuple[dict[str, object], dict[str, str]] | None:
+    """Rename a part of the names, if then they are those of the network, all of them.
+
+    Returns:
+        The tensors under the network's names, and what was renamed; None if that does not help.
+    """
+    for theirs, ours in OTHER_NAMES:
+        names = {
+            name: ".".join(ours if part == theirs else part for part in name.split("."))
+            for name in given
+        }
+        if len(set(names.values())) < len(names):  # the file has both names
+            continue
+        complete = _completed({names[name]: value for name, value in given.items()}, wanted)
+        if complete.keys() == wanted.keys():
+            return complete, {theirs: ours}
+    return None
 
 
 def _fits(given: object, wanted: Tensor) -> bool:
