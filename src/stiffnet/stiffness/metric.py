@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torchmetrics import Metric
 
 from stiffnet.errors import StepError
-from stiffnet.stiffness.index import name_samples
+from stiffnet.stiffness.given import as_numbers
 from stiffnet.stiffness.quantiles import BINS, binned, quantiles
 from stiffnet.stiffness.summary import StiffnessSummary, moments
 from stiffnet.stiffness.total import Floats, check_indices, stage_columns, stage_tns, tns
-from stiffnet.trajectory.norms import as_double
 
 _COUNTS = ("layout", "samples", "histogram")  # int64; every other state is float64
 _UNCOUNTED = -1
-_LARGEST = 1e140  # squares of totals up to here can be summed over any number of samples
 _CANNOT_HOLD = ("meta", "mps")  # devices without numbers or without float64
 
 
@@ -116,7 +115,7 @@ class StiffnessMetric(Metric):
         add("stage_sum", len(self._stage_ids))
         add("stage_squares", len(self._stage_ids))
 
-    def update(self, nsi: Tensor, increment: Tensor | None = None) -> None:
+    def update(self, nsi: Tensor | ArrayLike, increment: Tensor | ArrayLike | None = None) -> None:
         """Add a batch; a bad one is refused before anything has changed.
 
         Args:
@@ -273,28 +272,16 @@ class StiffnessMetric(Metric):
         error = _standard_error(spread, count)
         return float(mean), None if error is None else float(error)
 
-    def _taken(self, values: Tensor, what: str) -> Tensor:
+    def _taken(self, values: Tensor | ArrayLike, what: str) -> Tensor:
         """Return a batch as float64 on the metric's device, or say what is wrong with it."""
-        if not isinstance(values, Tensor) or values.is_complex() or values.is_meta:
-            kind = f"{values.dtype} on {values.device}" if isinstance(values, Tensor) else values
-            raise StepError(
-                f"`{what}` is {kind if isinstance(kind, str) else type(kind).__name__}; "
-                "give a tensor of real numbers on a device that holds them."
-            )
+        values = as_numbers(values, what=what)
         if values.dim() != 2 or values.shape[1] != self._steps:
             raise StepError(
                 f"`{what}` has shape {tuple(values.shape)}; this metric was made for "
                 f"(samples, {self._steps}): give one value per step, counted or not."
             )
-        values = as_double(values.detach()).to(self.samples.device)
         check_indices(values, what=what)
-        if values.numel() and bool(values.max() > _LARGEST):
-            large = name_samples((values > _LARGEST).any(dim=1))
-            raise StepError(
-                f"`{what}` is above {_LARGEST:g} for {large}, and float64 cannot sum its square; "
-                "check the weights, or leave these samples out."
-            )
-        return values
+        return values.to(self.samples.device)
 
     def _fitting(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return another metric's states on this one's device, if they mean the same here."""
