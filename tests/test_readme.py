@@ -4,6 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+
+import stiffnet
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -20,6 +23,11 @@ RUNS = {
 }
 
 
+def test_every_page_with_an_example_is_run_here():
+    with_examples = {str(page.relative_to(ROOT)) for page in PAGES if examples(page)}
+    assert with_examples == {*RUNS, "docs/attention.md", "docs/cifar10.md"}
+
+
 @pytest.mark.parametrize("page", RUNS)
 def test_the_examples_run(page, tmp_path, capsys):
     [example] = examples(ROOT / page)
@@ -34,6 +42,18 @@ def test_attention_is_attached_registered_and_taken_off_as_its_page_says(capsys)
     said = capsys.readouterr().out
     assert "Attachment(name='layer1.0.step_size', module='se'" in said
     assert "9 of mean" in said
+
+
+def test_two_reports_make_one_page_as_their_page_says(tmp_path):
+    for seed, name in enumerate(("untrained", "trained")):
+        model = stiffnet.create_model("resnet20_cifar", seed=seed)
+        report = stiffnet.measure(model, [torch.rand(2, 3, 32, 32)])
+        report.save(tmp_path / "measured" / name / "report.json")
+    [example] = examples(ROOT / "docs" / "cifar10.md")
+    exec(compile(example, "cifar10.md", "exec"), {})
+    made = (tmp_path / "both.html").read_text()
+    assert "before training" in made
+    assert "after 10 epochs" in made
 
 
 def test_the_readme_is_short():

@@ -134,14 +134,14 @@ def test_another_file_is_thrown_away(tmp_path, content):
 
 def test_a_server_without_end_is_stopped(tmp_path):
     server = Server(bytes(100 * len(ARCHIVE)))
-    with pytest.raises(CorruptFileError):
+    with pytest.raises(CorruptFileError, match="another file than is known as cifar100"):
         download("cifar100", tmp_path, opener=server)
     assert server.sent < len(ARCHIVE) + 3000
 
 
 def test_a_damaged_part_does_not_stay(tmp_path):
     (tmp_path / ".cifar-100-binary.tar.gz.part").write_bytes(b"x" * 4000)
-    with pytest.raises(CorruptFileError):
+    with pytest.raises(CorruptFileError, match="another file than is known as cifar100"):
         download("cifar100", tmp_path, opener=Server())
     download("cifar100", tmp_path, opener=Server())
     assert everything(tmp_path) == WHOLE

@@ -169,6 +169,7 @@ def test_text_and_maker_make_the_same_network():
     attach(other, maker, where="layer1.*", example=x)
     assert [a.at for a in attached(one)] == ["layer1.0", "layer1.1"]
     assert attached(one) == attached(other)
+    assert list(one.state_dict()) == list(other.state_dict())
     for key, value in one.state_dict().items():
         assert torch.equal(other.state_dict()[key], value)
 

@@ -190,7 +190,7 @@ def test_a_download_leaves_the_settings_as_they_were(closed, monkeypatch):
     for value in (None, "0"):
         if value:
             monkeypatch.setenv(load.TENSORS_ONLY, value)
-        with pytest.raises(CheckpointError):
+        with pytest.raises(CheckpointError, match="could not be fetched"):
             create_model(TINY_TORCHVISION, pretrained=True)
         assert os.environ.get(load.TENSORS_ONLY) == value
         assert not constants.HF_HUB_OFFLINE

@@ -14,6 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.stiffness.given import as_numbers
 
 _Column = NDArray[np.float64]
 _KINDS = ("pearson", "spearman", "kendall")
@@ -77,10 +78,11 @@ def relate(
     """
     columns = {name: _column(name, value) for name, value in values.items()}
     outcomes = {name: _column(name, value) for name, value in targets.items()}
-    lengths = {name: len(column) for name, column in (*columns.items(), *outcomes.items())}
-    if not columns or not outcomes or len(set(lengths.values())) != 1:
+    lengths = [(name, len(column)) for name, column in (*columns.items(), *outcomes.items())]
+    if not columns or not outcomes or len({length for _, length in lengths}) != 1:
+        found = ", ".join(f"{name!r}: {length}" for name, length in lengths) or "none"
         raise StepError(
-            f"Values and targets must be there and be of one length, but they have {lengths}; "
+            f"Values and targets must be there and be of one length, but there are {found}; "
             "give each column one entry per sample."
         )
     if _POOLED in columns:
@@ -146,8 +148,7 @@ def rank_models(
 
 
 def _column(name: str, values: Tensor | ArrayLike) -> _Column:
-    raw = values.detach().cpu().double() if isinstance(values, Tensor) else values
-    column = np.asarray(raw, dtype=np.float64)
+    column: _Column = as_numbers(values, what=name).cpu().numpy()
     if column.ndim != 1:
         raise StepError(f"{name!r} has shape {column.shape}; give one number per sample.")
     bad = np.flatnonzero(~np.isfinite(column))
@@ -171,7 +172,7 @@ def _correlations(x: _Column, y: _Column) -> dict[str, Any]:
         return row | {"note": f"constant {' and '.join(constant)}"}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", stats.NearConstantInputWarning)
-        pearson = stats.pearsonr(x, y)
+        pearson = stats.pearsonr(_scaled(x), _scaled(y))
     if caught:
         row["note"] = "nearly constant: rounding decides pearson"
     kendall = stats.kendalltau(x, y)
@@ -184,6 +185,12 @@ def _correlations(x: _Column, y: _Column) -> dict[str, Any]:
         "kendall": float(kendall.statistic),
         "kendall_p": float(kendall.pvalue),
     }
+
+
+def _scaled(x: _Column) -> _Column:
+    """Return a column times a power of two, which is exact: sums of any finite values exist."""
+    scaled: _Column = np.ldexp(x, -np.frexp(np.abs(x).max())[1])
+    return scaled
 
 
 def _spearman(x: _Column, y: _Column) -> tuple[float, float]:

@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.stiffness.given import as_numbers
 from stiffnet.stiffness.index import name_samples
-from stiffnet.trajectory.norms import as_double
 
 Floats = NDArray[np.float64]
 Stages = Sequence[int] | NDArray[Any] | Tensor
 
+_LARGEST = 1e140  # ratios, totals and the sums of their squares stay finite up to here
 _CELLS = 1 << 21  # indicators per piece of the proportion: a few MB, so they stay in the cache
 
 
@@ -202,7 +203,7 @@ def proportion(nsi: Tensor | ArrayLike, stages: Stages, m1: ArrayLike, m2: Array
 
 
 def check_indices(values: Tensor, *, what: str = "nsi") -> None:
-    """Refuse indices that are NaN, infinite or negative, naming the samples and the step.
+    """Refuse indices that are NaN, infinite, negative or huge, naming the samples and the step.
 
     Args:
         values: (samples, steps).
@@ -210,19 +211,20 @@ def check_indices(values: Tensor, *, what: str = "nsi") -> None:
 
     Raises:
         NonFiniteError: If a value is NaN or infinite.
-        StepError: If a value is negative.
+        StepError: If a value is negative, or above 1e140, where totals would leave float64.
 
     Example:
         >>> check_indices(torch.tensor([[0.5, 1.0]]))
     """
     # min and max see NaN too: two passes and one wait instead of three.
-    if values.numel() == 0 or bool((values.min() >= 0) & (values.max() < float("inf"))):
+    if values.numel() == 0 or bool((values.min() >= 0) & (values.max() <= _LARGEST)):
         return
-    bad = ~values.isfinite()
-    error, word = (
-        (NonFiniteError, "NaN or infinite") if bool(bad.any()) else (StepError, "negative")
+    kinds: tuple[tuple[Tensor, type[StepError], str], ...] = (
+        (~values.isfinite(), NonFiniteError, "NaN or infinite"),
+        (values < 0, StepError, "negative"),
+        (values > _LARGEST, StepError, f"above {_LARGEST:g}"),
     )
-    bad = bad if bool(bad.any()) else values < 0
+    bad, error, word = next(kind for kind in kinds if bool(kind[0].any()))
     step = int(bad.any(dim=0).nonzero()[0])
     raise error(
         f"`{what}` is {word} for {name_samples(bad[:, step])} at step {step}, counted from 0; "
@@ -257,12 +259,11 @@ def stage_columns(stages: Stages, *, steps: int) -> dict[int, list[int]]:
 
 
 def _checked(nsi: Any, stages: Stages) -> tuple[Tensor, dict[int, list[int]]]:
-    given = nsi.detach() if isinstance(nsi, Tensor) else torch.from_numpy(np.array(nsi, dtype="f8"))
-    if given.dim() != 2 or given.shape[1] == 0:
+    values = as_numbers(nsi, what="nsi")
+    if values.dim() != 2 or values.shape[1] == 0:
         raise StepError(
-            f"`nsi` has shape {tuple(given.shape)}; give (samples, steps) with at least one step."
+            f"`nsi` has shape {tuple(values.shape)}; give (samples, steps) with at least one step."
         )
-    values = as_double(given)
     check_indices(values)
     return values, stage_columns(stages, steps=values.shape[1])
 
