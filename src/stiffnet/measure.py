@@ -50,8 +50,9 @@ def measure(
         limit: Stop after this many samples; None takes all.
         keep: For how many samples to keep single values (8 bytes a step each). Of more, a fixed
             pseudo-random choice is kept; the statistics are over all of them in any case.
-        judge: The labels are the network's classes, so that there are a loss and an accuracy;
-            otherwise they only break the result down.
+        judge: The labels are numbers of the network's outputs, so that there are a loss and an
+            accuracy; otherwise they only break the result down. That they are is taken on trust:
+            nothing but a number beyond the last output would show that they are not.
         classes: Names of the labels, for the report.
         facts: What the report should say about where its numbers come from.
         on_batch: Called after each batch with the number of samples in it.
@@ -99,6 +100,26 @@ def measure(
         classes=tuple(classes),
         facts={"model": type(network).__name__, **told, **provenance(network)},
     )
+
+
+def logit_width(model: nn.Module, inputs: Any) -> int | None:
+    """Run two samples of a batch, and return how many logits a sample has; None if it has none.
+
+    Raises:
+        StepError: If the network cannot be run on the batch.
+    """
+    network = unwrap(model)
+    args, kwargs = as_arguments(resized(_on_device(inputs, network), 2))
+    with plain_run(network):
+        try:
+            logits = _logits(network(*args, **kwargs))
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise StepError(
+                f"{type(network).__name__} cannot be run on these images: {reason}. Give images "
+                "that the network takes."
+            ) from error
+    return None if logits is None else logits.shape[1]
 
 
 def provenance(model: nn.Module) -> dict[str, str]:

@@ -11,3 +11,11 @@ BatchSize = Annotated[
     int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
 ]
 Workers = Annotated[int, typer.Option(min=0, help="Processes that decode image files.")]
+Classes = Annotated[
+    str,
+    typer.Option(
+        metavar="C",
+        help="What the outputs stand for, where the network does not know: a file with a class "
+        "name a line, or JSON; 'imagenet'; 'data' if they are the data's classes, in order.",
+    ),
+]
