@@ -94,7 +94,7 @@ def measure(
     told = {key: str(value) for key, value in (facts or {}).items()}
     return StiffnessReport(
         steps=tuple(run.steps),
-        summary=run.metric.compute(),
+        summary=run.metric.summary(),
         kept=seen.kept(),
         accuracy=seen.accuracy,
         classes=tuple(classes),

@@ -44,9 +44,10 @@ def assert_same(first, second, rtol):
 
 def test_agrees_with_the_definitions():
     nsi, increment = some_indices()
-    summary = filled(nsi, increment).compute()
+    summary = filled(nsi, increment).summary()
     x, y, counted = nsi.numpy(), increment.numpy(), nsi.numpy()[:, COUNTED]
     total = reference.tns(counted, COUNTED_STAGES)
+    moved = reference.tns(y[:, COUNTED], COUNTED_STAGES)
     per_stage = reference.stage_tns(counted, COUNTED_STAGES)
     assert summary.samples == 23
     assert summary.stages == (0, 4)
@@ -59,6 +60,8 @@ def test_agrees_with_the_definitions():
         (summary.increment_std, y.std(axis=0, ddof=1)),
         (summary.tns, total.mean()),
         (summary.tns_se, reference.standard_error(total)),
+        (summary.increment_tns, moved.mean()),
+        (summary.increment_tns_se, reference.standard_error(moved)),
         (summary.stage_tns, per_stage.mean(axis=0)),
         (summary.stage_tns_se, reference.standard_error(per_stage)),
     ):
@@ -70,20 +73,21 @@ def test_agrees_with_the_definitions():
 def test_does_not_depend_on_batching(sizes, forward):
     nsi, increment = some_indices(samples=max(sum(sizes), 1))
     sizes[-1] += len(nsi) - sum(sizes)
-    whole = filled(nsi, increment).compute()
+    whole = filled(nsi, increment).summary()
     if forward:  # calling the metric, as Lightning does, merges a batch's own state
         metric = StiffnessMetric(STAGES, COUNTED)
         for part, other in zip(nsi.split(sizes), increment.split(sizes), strict=True):
             if len(part):
-                assert metric(part, other).samples == len(part)
+                total = reference.tns(part.numpy()[:, COUNTED], COUNTED_STAGES)
+                assert float(metric(part, other)) == pytest.approx(total.mean(), rel=1e-12)
     else:
         metric = filled(nsi, increment, sizes)
     if len(nsi) == 1:
         assert whole.tns_se is None
         assert whole.nsi_std is None
-        assert metric.compute().tns == whole.tns
+        assert metric.summary().tns == whole.tns
     else:
-        assert_same(metric.compute(), whole, RTOL["merge"])
+        assert_same(metric.summary(), whole, RTOL["merge"])
 
 
 @given(st.lists(st.floats(1e-7, 1e7) | st.sampled_from([1e-3, 1.0, 10.0]), min_size=1, max_size=60))
@@ -92,14 +96,14 @@ def test_quantiles_are_order_statistics_to_their_resolution(values):
     metric = StiffnessMetric([0], [True])
     metric.update(torch.tensor(values, dtype=torch.float64)[:, None])
     expected = np.quantile(values, QUANTILES, method="inverted_cdf")
-    quantiles = metric.compute().nsi_quantiles
+    quantiles = metric.summary().nsi_quantiles
     np.testing.assert_allclose(quantiles[:, 0], expected, rtol=RTOL["quantile"], atol=0.0)
 
 
 def test_quantiles_beyond_the_bins_are_the_extremes():
     metric = StiffnessMetric([0], [True])
     metric.update(torch.tensor([[0.0], [1e-12], [1.0], [1e11], [1e12]], dtype=torch.float64))
-    quantiles = metric.compute().nsi_quantiles[:, 0]
+    quantiles = metric.summary().nsi_quantiles[:, 0]
     assert quantiles[[0, 1, 3, 4]].tolist() == [0.0, 0.0, 1e12, 1e12]
     assert quantiles[2] == pytest.approx(1.0, rel=RTOL["quantile"])
     assert int(metric.histogram.sum()) == 5
@@ -110,7 +114,7 @@ def test_a_constant_step_has_no_spread_whatever_cancels(value):
     metric = StiffnessMetric([0, 0, 0], [False, True, True])
     for _ in range(50):
         metric.update(torch.full((77, 3), value, dtype=torch.float64))
-    summary = metric.compute()
+    summary = metric.summary()
     assert summary.nsi_std.tolist() == [0.0] * 3
     assert summary.nsi_mean.tolist() == [value] * 3
     assert summary.nsi_quantiles.tolist() == [[value] * 3] * 5
@@ -124,7 +128,7 @@ def test_a_spread_of_a_thousandth_keeps_its_digits():
     for part in x.split(64):
         metric.update(part)
     expected = x.std(dim=0).numpy()
-    np.testing.assert_allclose(metric.compute().nsi_std, expected, rtol=RTOL["merge"])
+    np.testing.assert_allclose(metric.summary().nsi_std, expected, rtol=RTOL["merge"])
 
 
 def test_counts_and_sums_do_not_saturate():
@@ -137,7 +141,7 @@ def test_counts_and_sums_do_not_saturate():
     metric.nsi_min[:] = metric.nsi_max[:] = 1.0
     for _ in range(10):
         metric.update(torch.ones(100, 1, dtype=torch.bfloat16))
-    summary = metric.compute()
+    summary = metric.summary()
     assert summary.samples == 2**24 + 1000
     assert float(metric.nsi_sum) == 2**24 + 1000
     assert int(metric.histogram.max()) == 2**24 + 1000
@@ -163,22 +167,25 @@ def test_stays_in_float64_when_a_model_changes_its_dtype(convert):
     metric.update(nsi[10:], increment[10:])
     assert metric.nsi_sum.dtype == metric.tns_squares.dtype == torch.float64
     assert metric.histogram.dtype == metric.samples.dtype == torch.int64
-    assert_same(metric.compute(), filled(nsi, increment).compute(), RTOL["merge"])
+    assert_same(metric.summary(), filled(nsi, increment).summary(), RTOL["merge"])
     metric.reset()
     assert metric.nsi_sum.dtype == torch.float64
 
 
 def test_the_increment_is_the_index_where_there_is_no_gate():
-    summary = filled(some_indices()[0]).compute()
+    summary = filled(some_indices()[0]).summary()
     assert summary.increment_mean.tolist() == pytest.approx(summary.nsi_mean.tolist(), rel=1e-15)
 
 
 def test_a_network_without_counted_steps_has_indices_but_no_total():
     metric = StiffnessMetric([0, 1], [False, False])
     metric.update(torch.ones(3, 2))
-    summary = metric.compute()
+    summary = metric.summary()
     assert summary.tns is None
     assert summary.tns_se is None
+    assert summary.increment_tns is None
+    assert summary.increment_tns_se is None
+    assert (summary.counted_steps, summary.tns_steps) == (0, 0)
     assert summary.stage_tns.shape == (0,)
     assert summary.nsi_mean.tolist() == [1.0, 1.0]
 
@@ -186,12 +193,12 @@ def test_a_network_without_counted_steps_has_indices_but_no_total():
 def test_nothing_measured_is_an_error_and_an_empty_batch_is_not():
     metric = StiffnessMetric(STAGES, COUNTED)
     with pytest.raises(StepError, match=r"Nothing was measured.*call `update`"):
-        metric.compute()
+        metric.summary()
     metric.update(torch.empty(0, len(STAGES)))
     with pytest.raises(StepError, match="Nothing was measured"):
-        metric.compute()
+        metric.summary()
     metric.update(torch.ones(2, len(STAGES)))
-    assert metric.compute().samples == 2
+    assert metric.summary().samples == 2
 
 
 @pytest.mark.parametrize(
@@ -208,10 +215,10 @@ def test_nothing_measured_is_an_error_and_an_empty_batch_is_not():
 )  # fmt: skip
 def test_a_bad_batch_is_refused_before_anything_changes(nsi, increment, error, message):
     metric = filled(*some_indices())
-    before = metric.compute()
+    before = metric.summary()
     with pytest.raises(error, match=message):
         metric.update(nsi, increment)
-    assert_same(metric.compute(), before, 0.0)
+    assert_same(metric.summary(), before, 0.0)
 
 
 def test_refuses_flags_that_do_not_match():
@@ -237,7 +244,7 @@ job = json.load(open(f"{folder}/job.json"))
 metric = StiffnessMetric(job["stages"], job["counted"])
 answers = {}
 try:
-    metric.compute()
+    metric.summary()
 except StepError as error:
     answers["nobody"] = str(error)
 for name, cut in (("uneven", 16), ("one empty", len(nsi))):
@@ -246,7 +253,7 @@ for name, cut in (("uneven", 16), ("one empty", len(nsi))):
     for part, other in zip(nsi[mine].split(5), increment[mine].split(5)):
         if len(part):
             metric.update(part, other)
-    summary = metric.compute()
+    summary = metric.summary()
     answers[name] = [x.tolist() if isinstance(x, np.ndarray) else x for x in summary]
     answers[name + " own"] = int(metric.samples)
 json.dump(answers, open(f"{folder}/answer{rank}.json", "w"))
@@ -279,7 +286,7 @@ def test_two_ranks_give_the_number_of_one(tmp_path):
             rank.kill()
             rank.wait()
     assert [rank.returncode for rank in ranks] == [0, 0], errors
-    whole = filled(nsi, increment).compute()
+    whole = filled(nsi, increment).summary()
     for rank, own in enumerate(([16, 23], [7, 0])):
         answers = json.loads((tmp_path / f"answer{rank}.json").read_text())
         assert "Nothing was measured" in answers["nobody"]

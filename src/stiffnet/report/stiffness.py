@@ -18,8 +18,9 @@ from stiffnet.report.page import stiffness_page
 from stiffnet.report.sealed import packed, sealed, unpacked, unsealed
 from stiffnet.report.terminal import steps_table, summary as terminal_summary
 from stiffnet.report.view import Curve, StiffnessView
-from stiffnet.stiffness.metric import QUANTILES, StiffnessSummary
+from stiffnet.stiffness.quantiles import QUANTILES
 from stiffnet.stiffness.relate import relate
+from stiffnet.stiffness.summary import StiffnessSummary
 from stiffnet.stiffness.total import Estimate, delta, proportion, tns
 from stiffnet.trajectory.steps import Site, Step
 

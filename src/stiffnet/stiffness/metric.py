@@ -3,75 +3,43 @@
 import functools
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 
 from stiffnet.errors import StepError
+from stiffnet.stiffness.index import name_samples
+from stiffnet.stiffness.quantiles import BINS, binned, quantiles
+from stiffnet.stiffness.summary import StiffnessSummary, moments
 from stiffnet.stiffness.total import Floats, check_indices, stage_columns, stage_tns, tns
 from stiffnet.trajectory.norms import as_double
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-# Bins are equal in the logarithm. The middle of a bin is within 10**(1/512) - 1 = 0.45 % of every
-# value in it; indices below 1e-8 or above 1e8 share one bin at either end.
-_PER_DECADE = 256
-_LOWEST, _HIGHEST = -8, 8  # powers of ten
-_BINS = _PER_DECADE * (_HIGHEST - _LOWEST) + 2
-
-
-class StiffnessSummary(NamedTuple):
-    """What a data set's samples did, step by step. Arrays have one entry per step or per stage.
-
-    Attributes:
-        samples: Number of samples.
-        nsi_mean: Mean index of each step.
-        nsi_std: Its standard deviation over samples (divisor N - 1); None for one sample.
-        nsi_min: Smallest index of each step.
-        nsi_max: Largest index of each step.
-        increment_mean: Mean increment of each step.
-        increment_std: Its standard deviation over samples; None for one sample.
-        nsi_quantiles: (5, steps): the 5, 25, 50, 75 and 95 % order statistics (the smallest value
-            with at least that share of samples at or below it), each good to 0.5 %.
-        stages: Ids of the stages that have a counted step, ascending.
-        tns: Mean total stiffness; None if no step is counted.
-        tns_se: Its standard error; None for one sample as well.
-        stage_tns: Mean of each such stage's own rectangle.
-        stage_tns_se: Its standard error; None for one sample.
-    """
-
-    samples: int
-    nsi_mean: Floats
-    nsi_std: Floats | None
-    nsi_min: Floats
-    nsi_max: Floats
-    increment_mean: Floats
-    increment_std: Floats | None
-    nsi_quantiles: Floats
-    stages: tuple[int, ...]
-    tns: float | None
-    tns_se: float | None
-    stage_tns: Floats
-    stage_tns_se: Floats | None
+_COUNTS = ("layout", "samples", "histogram")  # int64; every other state is float64
+_UNCOUNTED = -1
+_LARGEST = 1e140  # squares of totals up to here can be summed over any number of samples
+_CANNOT_HOLD = ("meta", "mps")  # devices without numbers or without float64
 
 
 class StiffnessMetric(Metric):
-    """Streams indices into means, spreads, quantiles and total stiffness.
+    """Streams indices into total stiffness, and into the statistics of every step.
+
+    ``compute`` returns the total stiffness, as torchmetrics' collections, trackers and loggers
+    expect it; ``summary`` returns everything.
 
     Every state has a fixed size and is a float64 sum, an int64 count, a minimum or a maximum, so
     batches and ranks merge in any order, a rank without data included. States stay float64 when
-    a model that holds the metric changes its dtype. Standard deviations come from plain sums of
-    squares: no shift is taken, because ranks would have to agree on one before the first batch.
-    That is enough here. The relative error is about 1e-16 (mean / deviation)², so a deviation of
-    a thousandth of the mean still has nine digits, and over different inputs an index varies
-    by far more; a step that is constant is recognised by its minimum and maximum, and a
-    difference that rounding made negative is zero. An accelerator without float64 cannot
-    hold the states: leave the metric on the CPU, where it takes batches from any device.
+    a model that holds the metric changes its dtype, and they stay on the CPU when it moves to a
+    device that has no float64 or no memory; a metric takes batches from any device. One state,
+    ``layout``, says which steps count and in which stage, so that metrics which count different
+    steps are never merged, grouped or loaded into each other. Standard deviations come from plain
+    sums of squares: no shift is taken, because ranks would have to agree on one before the first
+    batch. That is enough here: a deviation of a thousandth of the mean still has nine digits, and
+    over different inputs an index varies by far more. A step that is constant is recognised by
+    its minimum and maximum.
 
     Args:
         stages: The stage of each step.
@@ -79,21 +47,25 @@ class StiffnessMetric(Metric):
         **kwargs: Passed on to ``torchmetrics.Metric``.
 
     Raises:
-        StepError: If there is no step, or not one stage and one flag for each.
+        StepError: If there is no step, or not one whole number and one flag for each.
 
     Example:
         The second and third steps count; their maximum is 6 and their mean 4.
 
         >>> metric = StiffnessMetric(stages=[0, 0, 0], counted=[False, True, True])
         >>> metric.update(torch.tensor([[9.0, 2.0, 6.0]]))
-        >>> metric.compute().tns
-        3.0
+        >>> metric.compute()
+        tensor(3., dtype=torch.float64)
+        >>> metric.summary().nsi_mean
+        array([9., 2., 6.])
     """
 
     full_state_update = False
     is_differentiable = False
     higher_is_better = None
+    plot_lower_bound = 0.0
 
+    layout: Tensor
     samples: Tensor
     nsi_sum: Tensor
     nsi_squares: Tensor
@@ -104,38 +76,43 @@ class StiffnessMetric(Metric):
     histogram: Tensor
     tns_sum: Tensor
     tns_squares: Tensor
+    increment_tns_sum: Tensor
+    increment_tns_squares: Tensor
     stage_sum: Tensor
     stage_squares: Tensor
 
     def __init__(self, stages: Sequence[int], counted: Sequence[bool], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        steps = len(stages)
-        if steps == 0 or len(counted) != steps:
-            raise StepError(
-                f"There are {steps} stages and {len(counted)} counted flags; give one of each for "
-                "every step, and at least one step."
-            )
-        self._steps = steps
-        self._columns = [step for step, enters in enumerate(counted) if enters]
+        self._device = _home(self.device)
+        self._steps = len(stages)
+        ids = list(stage_columns(stages, steps=self._steps))
+        self._columns = _counted_columns(counted, self._steps)
         self._stages = [int(stages[step]) for step in self._columns]
-        self._stage_ids = tuple(stage_columns(self._stages, steps=len(self._stages)))
+        self._stage_ids = tuple(stage for stage in ids if stage in self._stages)
+        self._layout = [_UNCOUNTED] * self._steps
+        for step, stage in zip(self._columns, self._stages, strict=True):
+            self._layout[step] = self._stage_ids.index(stage)
         self._add_states()
 
     def _add_states(self) -> None:
         def add(name: str, *shape: int, reduce: str = "sum", fill: float = 0.0) -> None:
-            dtype = torch.int64 if name in ("samples", "histogram") else torch.float64
-            default = torch.full(shape, fill, dtype=dtype)
+            dtype = torch.int64 if name in _COUNTS else torch.float64
+            default = torch.full(shape, fill, dtype=dtype, device=self._device)
             self.add_state(name, default=default, dist_reduce_fx=reduce)
 
+        # The first, so that ranks which disagree on it fail before another state is touched.
+        layout = torch.tensor(self._layout, dtype=torch.int64, device=self._device)
+        self.add_state("layout", default=layout, dist_reduce_fx=_agreed)
         add("samples")
         for name in ("nsi", "increment"):
             add(f"{name}_sum", self._steps)
             add(f"{name}_squares", self._steps)
         add("nsi_min", self._steps, reduce="min", fill=math.inf)
         add("nsi_max", self._steps, reduce="max", fill=-math.inf)
-        add("histogram", self._steps, _BINS)
-        add("tns_sum")
-        add("tns_squares")
+        add("histogram", self._steps, BINS)
+        for name in ("tns", "increment_tns"):
+            add(f"{name}_sum")
+            add(f"{name}_squares")
         add("stage_sum", len(self._stage_ids))
         add("stage_squares", len(self._stage_ids))
 
@@ -147,7 +124,7 @@ class StiffnessMetric(Metric):
             increment: The same for the increment; without a gate the two are equal.
 
         Raises:
-            StepError: If a shape does not fit, or a value is negative.
+            StepError: If a shape does not fit, or a value is negative or above 1e140.
             NonFiniteError: If a value is NaN or infinite.
         """
         nsi = self._taken(nsi, "nsi")
@@ -159,81 +136,206 @@ class StiffnessMetric(Metric):
             )
         if nsi.shape[0] == 0:
             return
+        # New tensors, never in place: others may hold the old ones.
         self.samples = self.samples + nsi.shape[0]
-        self.nsi_sum = self.nsi_sum + nsi.sum(dim=0)
-        self.nsi_squares = self.nsi_squares + nsi.square().sum(dim=0)
-        self.increment_sum = self.increment_sum + increment.sum(dim=0)
-        self.increment_squares = self.increment_squares + increment.square().sum(dim=0)
+        self._add("nsi", nsi)
+        self._add("increment", increment)
         self.nsi_min = torch.minimum(self.nsi_min, nsi.amin(dim=0))
         self.nsi_max = torch.maximum(self.nsi_max, nsi.amax(dim=0))
-        self.histogram = self.histogram + _binned(nsi)
+        self.histogram = self.histogram + binned(nsi)
         if self._columns:
             counted = nsi[:, self._columns]
-            total, per_stage = tns(counted, self._stages), stage_tns(counted, self._stages)
-            self.tns_sum = self.tns_sum + total.sum()
-            self.tns_squares = self.tns_squares + total.square().sum()
-            self.stage_sum = self.stage_sum + per_stage.sum(dim=0)
-            self.stage_squares = self.stage_squares + per_stage.square().sum(dim=0)
+            self._add("tns", tns(counted, self._stages))
+            self._add("increment_tns", tns(increment[:, self._columns], self._stages))
+            self._add("stage", stage_tns(counted, self._stages))
 
-    def compute(self) -> StiffnessSummary:
+    def compute(self) -> Tensor:
+        """Return the mean total stiffness of every sample so far, over all ranks.
+
+        Raises:
+            StepError: If there was no sample on any rank, or no step is counted.
+        """
+        count = self._count()
+        if not self._columns:
+            raise StepError(
+                "No step is counted, so there is no total stiffness to compute; "
+                "call `summary()` for the indices of the steps."
+            )
+        return self.tns_sum / count
+
+    def summary(self) -> StiffnessSummary:
         """Return the statistics of every sample so far, over all ranks.
+
+        Like ``compute``, it must be called on every rank. Its arrays are copies.
 
         Raises:
             StepError: If there was no sample on any rank.
         """
+        self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
+        try:
+            return self._summarised()
+        finally:
+            if self._is_synced:
+                self.unsync()
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draw one value of ``compute``, or several as a series, with matplotlib.
+
+        Args:
+            val: A value, or a list of them; None draws what ``compute`` returns now.
+            ax: The matplotlib axes to draw on; None makes a figure.
+
+        Returns:
+            The figure (None if ``ax`` was given) and the axes.
+
+        Raises:
+            ModuleNotFoundError: If matplotlib is not installed.
+        """
+        return self._plot(val, ax)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a batch and return its own total stiffness; an error leaves the metric as it was."""
+        before = dict(self.__dict__)
+        try:
+            return super().forward(*args, **kwargs).clone()
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add what another metric of the same steps has seen.
+
+        Args:
+            incoming_state: That metric, or its ``metric_state``.
+
+        Raises:
+            StepError: If it counts other steps, or its states have other shapes or dtypes.
+        """
+        given: Any = incoming_state
+        if isinstance(given, StiffnessMetric):
+            given = given.metric_state
+        super().merge_state(self._fitting(given) if isinstance(given, dict) else given)
+        self._computed = None
+
+    def _add(self, name: str, values: Tensor) -> None:
+        for state, added in ((f"{name}_sum", values), (f"{name}_squares", values.square())):
+            setattr(self, state, getattr(self, state) + added.sum(dim=0))
+
+    def _count(self) -> int:
+        if self.layout.tolist() != self._layout:
+            raise StepError(
+                "This metric shares its states with one that counts other steps; leave "
+                "`compute_groups` of the collection to torchmetrics, or set it to False."
+            )
         count = int(self.samples)
         if count == 0:
             raise StepError(
                 "Nothing was measured: the metric has seen no sample on any rank; "
-                "call `update` with at least one before `compute`."
+                "call `update` with at least one before `compute` or `summary`."
             )
-        low, high = self.nsi_min, self.nsi_max
-        nsi_mean, nsi_std = _moments(self.nsi_sum, self.nsi_squares, count)
-        if nsi_std is not None:
-            nsi_std = torch.where(low == high, 0.0, nsi_std)
-        # A mean lies between its extremes, whatever rounding does.
-        nsi_mean = torch.minimum(torch.maximum(nsi_mean, low), high)
-        increment_mean, increment_std = _moments(self.increment_sum, self.increment_squares, count)
-        total, total_std = _moments(self.tns_sum, self.tns_squares, count)
-        stage, stage_std = _moments(self.stage_sum, self.stage_squares, count)
-        root = math.sqrt(count)
-        any_counted = bool(self._columns)
+        return count
+
+    def _summarised(self) -> StiffnessSummary:
+        count = self._count()
+        low, high = (x.cpu().numpy().copy() for x in (self.nsi_min, self.nsi_max))
+        nsi_mean, nsi_std = moments(self.nsi_sum, self.nsi_squares, count)
+        increment_mean, increment_std = moments(self.increment_sum, self.increment_squares, count)
+        stage, stage_std = moments(self.stage_sum, self.stage_squares, count)
+        total, total_se = self._total("tns", count)
+        increment_total, increment_total_se = self._total("increment_tns", count)
+        in_stage = [self._stages.count(stage) for stage in self._stages]
         return StiffnessSummary(
             samples=count,
-            nsi_mean=_array(nsi_mean),
-            nsi_std=_array(nsi_std),
-            nsi_min=_array(low),
-            nsi_max=_array(high),
-            increment_mean=_array(increment_mean),
-            increment_std=_array(increment_std),
-            nsi_quantiles=_quantiles(_array(self.histogram), _array(low), _array(high), count),
+            nsi_mean=np.clip(nsi_mean, low, high),  # a mean lies there, whatever rounding does
+            nsi_std=None if nsi_std is None else np.where(low == high, 0.0, nsi_std),
+            nsi_min=low,
+            nsi_max=high,
+            increment_mean=increment_mean,
+            increment_std=increment_std,
+            nsi_quantiles=quantiles(self.histogram.cpu().numpy(), low, high),
+            counted_steps=len(self._columns),
+            tns_steps=sum(others > 1 for others in in_stage),
             stages=self._stage_ids,
-            tns=float(total) if any_counted else None,
-            tns_se=float(total_std) / root if any_counted and total_std is not None else None,
-            stage_tns=_array(stage),
-            stage_tns_se=None if stage_std is None else _array(stage_std / root),
+            tns=total,
+            tns_se=total_se,
+            increment_tns=increment_total,
+            increment_tns_se=increment_total_se,
+            stage_tns=stage,
+            stage_tns_se=_standard_error(stage_std, count),
         )
 
+    def _total(self, name: str, count: int) -> tuple[float | None, float | None]:
+        if not self._columns:
+            return None, None
+        sums, squares = getattr(self, f"{name}_sum"), getattr(self, f"{name}_squares")
+        mean, spread = moments(sums, squares, count)
+        error = _standard_error(spread, count)
+        return float(mean), None if error is None else float(error)
+
     def _taken(self, values: Tensor, what: str) -> Tensor:
+        """Return a batch as float64 on the metric's device, or say what is wrong with it."""
+        if not isinstance(values, Tensor) or values.is_complex() or values.is_meta:
+            kind = f"{values.dtype} on {values.device}" if isinstance(values, Tensor) else values
+            raise StepError(
+                f"`{what}` is {kind if isinstance(kind, str) else type(kind).__name__}; "
+                "give a tensor of real numbers on a device that holds them."
+            )
         if values.dim() != 2 or values.shape[1] != self._steps:
             raise StepError(
                 f"`{what}` has shape {tuple(values.shape)}; this metric was made for "
                 f"(samples, {self._steps}): give one value per step, counted or not."
             )
-        values = as_double(values.detach()).to(self.nsi_sum.device)
+        values = as_double(values.detach()).to(self.samples.device)
         check_indices(values, what=what)
+        if values.numel() and bool(values.max() > _LARGEST):
+            large = name_samples((values > _LARGEST).any(dim=1))
+            raise StepError(
+                f"`{what}` is above {_LARGEST:g} for {large}, and float64 cannot sum its square; "
+                "check the weights, or leave these samples out."
+            )
         return values
 
+    def _fitting(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return another metric's states on this one's device, if they mean the same here."""
+        missing = [name for name in self._defaults if name not in states]
+        if missing:
+            raise StepError(
+                f"These states lack {', '.join(missing)}; give all states of a metric, "
+                "as `metric_state` has them."
+            )
+        for name, own in self._defaults.items():
+            given = states[name]
+            if (given.shape, given.dtype) != (own.shape, own.dtype):
+                raise StepError(
+                    f"The state `{name}` is {given.dtype} of shape {tuple(given.shape)} where this "
+                    f"metric has {own.dtype} of shape {tuple(own.shape)}; give the states of a "
+                    "metric of the same steps, in their own dtype."
+                )
+        if states["layout"].tolist() != self._layout:
+            raise StepError(
+                "These states are of a metric that counts other steps, or puts them in other "
+                "stages; give the states of a metric of the same steps."
+            )
+        return {name: states[name].clone().to(self.samples.device) for name in self._defaults}
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Take states that were persistent, if there are any and they fit."""
+        states = {k: state_dict[prefix + k] for k in self._defaults if prefix + k in state_dict}
+        if states:
+            state_dict.update({prefix + k: v for k, v in self._fitting(states).items()})
+            self._computed = None
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> Any:
-        """Follow a model to another device, but never to another dtype."""
+        """Follow a model to another device that can hold the states, but never to another dtype."""
 
         def move(x: Tensor) -> Tensor:
-            return x.to(fn(torch.zeros((), device=x.device)).device)
+            return x.to(_home(fn(torch.zeros((), device=x.device)).device))
 
         return super()._apply(move, exclude_state)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        """Let a rank without data compute quietly, and let an error leave the metric usable."""
+        """Return copies of the cached value, quietly; an error leaves the metric usable."""
         wrapped = super()._wrap_compute(compute)
 
         @functools.wraps(wrapped)
@@ -242,8 +344,8 @@ class StiffnessMetric(Metric):
                 with warnings.catch_warnings():
                     # The other ranks may have data; if none has, `compute` says so itself.
                     warnings.filterwarnings("ignore", message="The ``compute`` method of metric")
-                    return wrapped(*args, **kwargs)
-            except StepError:
+                    return wrapped(*args, **kwargs).clone()
+            except BaseException:
                 if self._is_synced:
                     self.unsync()
                 raise
@@ -251,33 +353,34 @@ class StiffnessMetric(Metric):
         return quiet
 
 
-def _moments(sums: Tensor, squares: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
-    """Mean and sample standard deviation from sums; None for the latter of one sample."""
-    mean = sums / count
-    if count == 1:
-        return mean, None
-    return mean, ((squares - sums * mean) / (count - 1)).clamp(min=0.0).sqrt()
+def _counted_columns(counted: Any, steps: int) -> list[int]:
+    flags = np.asarray(counted.cpu() if isinstance(counted, Tensor) else counted)
+    if steps == 0 or flags.shape != (steps,):
+        raise StepError(
+            f"There are {steps} stages and {flags.size} counted flags; give one of each for "
+            "every step, and at least one step."
+        )
+    if not np.isin(flags, (0, 1)).all():
+        raise StepError(
+            f"`counted` is {list(counted)}; give True or False for every step, whether it counts."
+        )
+    return np.flatnonzero(flags).tolist()
 
 
-def _binned(values: Tensor) -> Tensor:
-    """Count (samples, steps) values into (steps, bins)."""
-    steps = values.shape[1]
-    place = (values.log10() - _LOWEST) * _PER_DECADE
-    bins = place.floor().clamp(-1, _BINS - 2).long() + 1  # log10(0) = -inf goes to bin 0
-    flat = bins + torch.arange(steps, device=values.device) * _BINS
-    return flat.flatten().bincount(minlength=steps * _BINS).view(steps, _BINS)
+def _agreed(layouts: Tensor) -> Tensor:
+    """Merge the layouts of several ranks, which must be the same."""
+    if bool((layouts != layouts[0]).any()):
+        raise StepError(
+            "The ranks' metrics count different steps; make them with the same `stages` and "
+            "`counted` on every rank."
+        )
+    return layouts[0]
 
 
-def _quantiles(histogram: NDArray[Any], low: Floats, high: Floats, count: int) -> Floats:
-    """Order statistics from bins: the middle of their bin, or the extreme of an end bin."""
-    middles = 10.0 ** (_LOWEST + (np.arange(_BINS) - 0.5) / _PER_DECADE)
-    middles[0], middles[-1] = 0.0, np.inf  # so that the extremes take over below
-    reached = histogram.cumsum(axis=1)
-    ranks = [max(1, math.ceil(round(share * count, 9))) for share in QUANTILES]
-    bins = np.stack([(reached < rank).sum(axis=1) for rank in ranks])
-    clipped: Floats = np.clip(middles[bins], low, high)
-    return clipped
+def _home(device: torch.device) -> torch.device:
+    """Return the device itself, or the CPU if it cannot hold float64 numbers."""
+    return torch.device("cpu") if device.type in _CANNOT_HOLD else device
 
 
-def _array(x: Any) -> Any:
-    return None if x is None else x.cpu().numpy().copy()
+def _standard_error(deviation: Floats | None, count: int) -> Floats | None:
+    return None if deviation is None else deviation / math.sqrt(count)

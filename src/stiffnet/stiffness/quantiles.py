@@ -1,0 +1,61 @@
+"""Quantiles of indices from counts in bins, so that a data set of any size needs the same memory.
+
+Bins are equal in the logarithm. The middle of a bin is within 10**(1/512) - 1 = 0.45 % of every
+value in it; indices below 1e-8 or above 1e8 share one bin at either end.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stiffnet.stiffness.total import Floats
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+_PER_DECADE = 256
+_LOWEST, _HIGHEST = -8, 8  # powers of ten
+BINS = _PER_DECADE * (_HIGHEST - _LOWEST) + 2
+
+
+def binned(values: Tensor) -> Tensor:
+    """Count (samples, steps) values into (steps, bins).
+
+    Example:
+        >>> binned(torch.tensor([[1.0], [1.0], [0.0]])).nonzero()[:, 1].tolist()
+        [0, 2049]
+    """
+    steps = values.shape[1]
+    place = (values.log10() - _LOWEST) * _PER_DECADE
+    bins = place.floor().clamp(-1, BINS - 2).long() + 1  # log10(0) = -inf goes to bin 0
+    flat = bins + torch.arange(steps, device=values.device) * BINS
+    return flat.flatten().bincount(minlength=steps * BINS).view(steps, BINS)
+
+
+def quantiles(histogram: NDArray[Any], low: Floats, high: Floats) -> Floats:
+    """Read order statistics off the bins.
+
+    Args:
+        histogram: (steps, bins) counts, with at least one sample.
+        low: The smallest value of each step, which stands for all in the first bin.
+        high: The largest value of each step, which stands for all in the last bin.
+
+    Returns:
+        (quantiles, steps): the middle of the bin that holds each order statistic.
+
+    Example:
+        >>> counts = binned(torch.tensor([[1.0], [1.0], [0.0]])).numpy()
+        >>> quantiles(counts, np.array([0.0]), np.array([1.0]))[:, 0].tolist()
+        [0.0, 0.0, 1.0, 1.0, 1.0]
+    """
+    middles = 10.0 ** (_LOWEST + (np.arange(BINS) - 0.5) / _PER_DECADE)
+    middles[0], middles[-1] = 0.0, np.inf  # so that the extremes take over below
+    reached = histogram.cumsum(axis=1)
+    count = int(reached[0, -1])
+    ranks = [max(1, math.ceil(round(share * count, 9))) for share in QUANTILES]
+    bins = np.stack([(reached < rank).sum(axis=1) for rank in ranks])
+    clipped: Floats = np.clip(middles[bins], low, high)
+    return clipped

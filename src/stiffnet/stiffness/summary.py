@@ -1,0 +1,77 @@
+"""The record of what a data set's samples did, and the arithmetic from sums to its numbers."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from stiffnet.stiffness.total import Floats
+
+
+class StiffnessSummary(NamedTuple):
+    """What a data set's samples did, step by step. Arrays have one entry per step or per stage.
+
+    Attributes:
+        samples: Number of samples.
+        nsi_mean: Mean index of each step.
+        nsi_std: Its standard deviation over samples (divisor N - 1); None for one sample.
+        nsi_min: Smallest index of each step.
+        nsi_max: Largest index of each step.
+        increment_mean: Mean increment of each step.
+        increment_std: Its standard deviation over samples; None for one sample.
+        nsi_quantiles: (5, steps): the 5, 25, 50, 75 and 95 % order statistics (the smallest value
+            with at least that share of samples at or below it), each good to 0.5 %.
+        counted_steps: Number of steps that are counted.
+        tns_steps: Number of these whose stage has another one. Only they move the total: a stage
+            with a single counted step has its maximum for its mean, and adds nothing.
+        stages: Ids of the stages that have a counted step, ascending.
+        tns: Mean total stiffness; None if no step is counted.
+        tns_se: Its standard error; None for one sample as well.
+        increment_tns: The same total with increments in the place of indices; None likewise.
+        increment_tns_se: Its standard error; None likewise.
+        stage_tns: Mean of each such stage's own rectangle.
+        stage_tns_se: Its standard error; None for one sample.
+    """
+
+    samples: int
+    nsi_mean: Floats
+    nsi_std: Floats | None
+    nsi_min: Floats
+    nsi_max: Floats
+    increment_mean: Floats
+    increment_std: Floats | None
+    nsi_quantiles: Floats
+    counted_steps: int
+    tns_steps: int
+    stages: tuple[int, ...]
+    tns: float | None
+    tns_se: float | None
+    increment_tns: float | None
+    increment_tns_se: float | None
+    stage_tns: Floats
+    stage_tns_se: Floats | None
+
+
+def moments(sums: Tensor, squares: Tensor, count: int) -> tuple[Floats, Floats | None]:
+    """Mean and sample standard deviation (divisor N - 1) from a sum and a sum of squares.
+
+    The relative error of the deviation is about 1e-16 (mean / deviation)²; a difference that
+    rounding made negative is zero.
+
+    Args:
+        sums: Sum over the samples, for each quantity.
+        squares: Sum of the squares.
+        count: Number of samples, at least one.
+
+    Returns:
+        Arrays of their own memory; None for the deviation of one sample.
+
+    Example:
+        >>> import torch
+        >>> moments(torch.tensor([6.0]).double(), torch.tensor([20.0]).double(), 2)
+        (array([3.]), array([1.41421356]))
+    """
+    mean = sums / count
+    if count == 1:
+        return mean.cpu().numpy(), None
+    variance = ((squares - sums * mean) / (count - 1)).clamp(min=0.0)
+    return mean.cpu().numpy(), variance.sqrt().cpu().numpy()
