@@ -77,6 +77,7 @@ def measure(
     seen = _Seen(keep)
     run: _Run | None = None
     with plain_run(network):
+        notes = _batch_norms(network)
         for inputs, labels in _limited(loader, limit):
             inputs = _on_device(inputs, network)
             if run is None:
@@ -99,6 +100,7 @@ def measure(
         accuracy=seen.accuracy,
         classes=tuple(classes),
         facts={"model": type(network).__name__, **told, **provenance(network)},
+        notes=notes,
     )
 
 
@@ -120,6 +122,23 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
                 "that the network takes."
             ) from error
     return None if logits is None else logits.shape[1]
+
+
+def _batch_norms(model: nn.Module) -> tuple[str, ...]:
+    """Say which norms take their statistics from the batch even in evaluation."""
+    found = [
+        path
+        for path, module in model.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        and (module.training or module.running_mean is None)
+    ]
+    if not found:
+        return ()
+    norms = "batch norm takes its" if len(found) == 1 else "batch norms take their"
+    return (
+        f"{len(found)} {norms} statistics from the batch and not from training (the first is "
+        f"{found[0]!r}), so these numbers depend on which images were measured together.",
+    )
 
 
 def provenance(model: nn.Module) -> dict[str, str]:

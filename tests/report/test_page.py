@@ -102,6 +102,23 @@ def test_every_figure_has_its_place_and_every_place_its_figure(short_plotly, vie
     )
 
 
+def test_notes_are_on_the_page_and_escaped(short_plotly):
+    page = stiffness_page([replace(small(), notes=("mind <b>this</b>",))], heading="x")
+    assert '<p class="warning">mind &lt;b&gt;this&lt;/b&gt;</p>' in page
+
+
+def test_hollow_points_are_explained_by_what_is_true_of_all_of_them(short_plotly):
+    """The first step of a vision transformer's only stage has an identity for its shortcut."""
+    words = " ".join(stiffness_page([view(VIT, samples=8)], heading="x").split())
+    assert "Hollow points are steps that TNS leaves out: the first of each stage." in words
+
+
+def test_the_total_of_increments_has_a_tile_where_there_are_gates(short_plotly):
+    gated, plain = (stiffness_page([small(attention=a)], heading="x") for a in (True, False))
+    assert "<dt>Total of increments</dt>" in gated
+    assert "<dt>Total of increments</dt>" not in plain
+
+
 def test_networks_with_the_same_steps_share_a_chart_and_others_do_not(short_plotly):
     same = Parsed(stiffness_page([small(), small(seed=1)], heading="x")).data["figures"]
     other = Parsed(stiffness_page([small(), view(VIT, samples=8)], heading="x")).data["figures"]

@@ -8,7 +8,10 @@ Data = Annotated[
     str, typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder of class folders.")
 ]
 BatchSize = Annotated[
-    int, typer.Option(min=1, help="Images at a time; the result does not depend on it.")
+    int,
+    typer.Option(
+        min=1, help="Images at a time; the result is the same, unless a norm uses the batch."
+    ),
 ]
 Workers = Annotated[int, typer.Option(min=0, help="Processes that decode image files.")]
 Classes = Annotated[
