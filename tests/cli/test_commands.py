@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -18,8 +17,6 @@ from stiffnet.data.images import Preparation
 from stiffnet.network.folder import write_folder
 from stiffnet.network.load import create_model, open_model, preparation_of
 from stiffnet.report.stiffness import StiffnessReport
-
-COMMAND = [sys.executable, "-m", "stiffnet"]
 
 
 @pytest.fixture
@@ -249,22 +246,48 @@ def test_lists(capsys):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_with_its_code_and_no_file(folder, tmp_path, number, status):
-    command = [*COMMAND, "measure", str(folder), "--data", "digits", "--batch-size", "1"]
-    process = subprocess.Popen([*command, "--out", "out"], stderr=subprocess.PIPE, text=True)
-    time.sleep(1)
-    while not _imported_torch(process.pid):
-        time.sleep(0.2)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+def test_a_signal_amid_the_images_ends_it_and_leaves_the_old_files(tmp_path, number, status):
+    pictures(tmp_path / "pictures", ["cat", "dog", "emu"])
+    command = ["measure", "resnet20_cifar", "--data", "pictures", "--batch-size", "1"]
+    assert main([*command, "--out", "out"]) == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert len(before) == 2
+    with subprocess.Popen(
+        [sys.executable, "-c", DAWDLING, *command, "--seed", "1", "--out", "out"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line == "amid\n":  # it waits behind the second of three images
+                break
+        process.send_signal(number)
+        said.append(process.communicate(timeout=60)[1])
     assert process.returncode == status
-    assert "Traceback" not in said
-    assert not (tmp_path / "out").exists()
+    assert "amid\n" in said
+    assert "Traceback" not in "".join(said)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def _imported_torch(pid):
-    with open(f"/proc/{pid}/maps") as maps:
-        return "libtorch_python" in maps.read()
+DAWDLING = """
+import contextlib, sys, time
+import stiffnet.cli.measure
+from stiffnet.cli.main import main
+
+@contextlib.contextmanager
+def dawdling(what, total):
+    seen = []
+    def advance(amount):
+        seen.append(amount)
+        if sum(seen) == 2:
+            print("amid", file=sys.stderr, flush=True)
+            time.sleep(100)
+    yield advance
+
+stiffnet.cli.measure.progress = dawdling
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.slow

@@ -55,18 +55,33 @@ def test_the_library_cannot_end_its_own_script():
     assert "\r" not in code  # a parser would turn it into a line feed, and the hash would differ
 
 
-def test_nothing_offers_to_upload_the_data(short_plotly):
-    page = stiffness_page([small()], heading="one")
-    assert "displayModeBar: false" in page
-    assert 'plotlyServerURL: ""' in page
+def test_nothing_can_be_sent_anywhere(short_plotly):
+    """What a page does not name, `default-src 'none'` forbids: connections, frames, workers."""
+    policy = Parsed(stiffness_page([small()], heading="one")).policy
+    rules = dict(rule.strip().partition(" ")[::2] for rule in policy.split(";"))
+    scripts = rules.pop("script-src").split()
+    assert all(source.startswith("'sha256-") for source in scripts)
+    assert rules == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "img-src": "data: blob:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+
+
+RESULTS = {"stiffness", "stored"}  # they compute statistics with torch, and draw nothing
 
 
 def test_the_room_loads_neither_torch_nor_a_model():
+    folder = Path(stiffnet.report.__file__).parent
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__"} - RESULTS
+    assert {"page", "terminal", "stripe_page", "stripes", "plots", "folded"} <= names
     code = (
-        "import sys, stiffnet.report.page, stiffnet.report.terminal; "
+        f"import sys, {', '.join(f'stiffnet.report.{name}' for name in sorted(names))}; "
         "print([m for m in ('torch', 'timm', 'torchvision') if m in sys.modules])"
     )
-    source = str(Path(stiffnet.report.__file__).parents[2])
+    source = str(folder.parents[1])
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": source},
