@@ -238,7 +238,7 @@ from stiffnet.stiffness import StiffnessMetric
 folder, rank = sys.argv[1], int(sys.argv[2])
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2,
-                        timeout=timedelta(seconds=50))
+                        timeout=timedelta(seconds=150))
 nsi, increment = torch.from_numpy(np.load(f"{folder}/data.npy"))
 job = json.load(open(f"{folder}/job.json"))
 metric = StiffnessMetric(job["stages"], job["counted"])
@@ -254,15 +254,27 @@ for name, cut in (("uneven", 16), ("one empty", len(nsi))):
         if len(part):
             metric.update(part, other)
     summary = metric.summary()
+    assert float(metric.compute()) == summary.tns
     answers[name] = [x.tolist() if isinstance(x, np.ndarray) else x for x in summary]
     answers[name + " own"] = int(metric.samples)
+each = StiffnessMetric(job["stages"], job["counted"], dist_sync_on_step=True)
+answers["step"] = float(each(nsi[rank::2], increment[rank::2]))
+answers["step own"] = int(each.samples)
+other = StiffnessMetric(job["stages"], [not flag if rank else flag for flag in job["counted"]])
+other.update(nsi)
+for asked in (other.compute, other.summary):
+    try:
+        asked()
+    except StepError as error:
+        answers["disagree " + asked.__name__] = str(error)
+    assert int(other.samples) == len(nsi) and not other._is_synced
 json.dump(answers, open(f"{folder}/answer{rank}.json", "w"))
 dist.destroy_process_group()
 """
 
 
 def test_two_ranks_give_the_number_of_one(tmp_path):
-    """Uneven data, then one rank without any, then none at all."""
+    """Uneven data, one rank without any, none at all, batch by batch, and ranks that disagree."""
     nsi, increment = some_indices()
     np.save(tmp_path / "data.npy", np.stack([nsi, increment]))
     (tmp_path / "job.json").write_text(json.dumps({"stages": STAGES, "counted": COUNTED}))
@@ -280,7 +292,7 @@ def test_two_ranks_give_the_number_of_one(tmp_path):
         for rank in range(2)
     ]
     try:
-        errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+        errors = [rank.communicate(timeout=180)[1] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
@@ -293,3 +305,7 @@ def test_two_ranks_give_the_number_of_one(tmp_path):
         for name, mine in zip(("uneven", "one empty"), own, strict=True):
             assert_same(type(whole)(*answers[name]), whole, RTOL["merge"])
             assert answers[name + " own"] == mine  # the rank's own state is back
+        assert answers["step"] == pytest.approx(whole.tns, rel=RTOL["merge"])
+        assert answers["step own"] == [12, 11][rank]
+        assert "count different steps" in answers["disagree compute"]
+        assert "count different steps" in answers["disagree summary"]

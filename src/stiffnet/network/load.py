@@ -131,9 +131,11 @@ def create_model(
 ) -> nn.Module:
     """Build one network; random weights depend on `seed` alone.
 
+    `name` is a timm name, ours included, or ``torchvision:NAME``. `num_classes` is the number of
+    outputs and `in_chans` that of the images' channels; None leaves both as the network has them.
     `image_size` matters to networks that are built for one size, as vision transformers are;
     others take any. `attention` attaches a module to every step, as in ``"se"`` or
-    ``"se,reduction=8,where=layer3.*"``: as its authors initialise it, or, with pretrained
+    ``"se,reduction=8,where=layer3.*"``: as its authors initialise it, or, with `pretrained`
     weights, so that it changes nothing at first. ``"asr:se"`` feeds it a learnt constant, and
     ``"asr:se+se"`` attaches one module behind the other. The backbone's own weights are the same
     with it and without.

@@ -193,6 +193,7 @@ class StiffnessMetric(Metric):
         """
         return self._plot(val, ax)
 
+    @torch.jit.unused
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own total stiffness; an error leaves the metric as it was."""
         before = dict(self.__dict__)
