@@ -99,7 +99,8 @@ def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
     ]
     for row in stiffest_steps(view, most=1):
         step = clean(row["step"], longest=40)
-        tiles.append(("Stiffest step", f"NSI {number(row['nsi_mean'])}", f"at {step}"))
+        name = "Stiffest counted step" if counted else "Stiffest step"
+        tiles.append((name, f"NSI {number(row['nsi_mean'])}", f"at {step}"))
     if finite(view.accuracy) is not None:
         tiles.append(("Accuracy", percent(view.accuracy), "on the same images"))
     return tiles
