@@ -52,6 +52,58 @@ def test_a_step_size_changes_the_increment_and_not_the_index():
     np.testing.assert_allclose(frame["increment_mean"], 0.1 * np.array(RATES), rtol=RTOL["float64"])
 
 
+def test_the_total_of_increments_is_that_of_the_increments():
+    plain = measure(known_rates(*RATES), [images(4)])
+    assert plain.increment_total == pytest.approx(plain.tns, rel=RTOL["float64"])
+    gated = measure(known_rates(*RATES, step_size=0.1), [images(4)])
+    m, mu = 0.3, 0.2
+    assert gated.increment_total == pytest.approx(m * (m / mu - 1), rel=RTOL["float64"])
+    assert gated.increment_total_se == pytest.approx(0, abs=1e-8)  # all images are alike
+    assert gated.to_frame()["gated"].all()
+    assert not plain.to_frame()["gated"].any()
+
+
+def test_folding_changes_tns_and_keeps_the_total_of_increments():
+    model = small_network().double().eval()
+    stiffnet.attach(model, stiffnet.asr("se"), start="paper")
+    torch.manual_seed(1)
+    for name, value in model.named_parameters():  # gates that differ from channel to channel
+        if "asr" in name or "gate" in name or "attention" in name:
+            value.data += torch.randn_like(value)
+    x = torch.rand(4, 3, 32, 32, dtype=torch.float64)
+    folded = stiffnet.fold(model, x).model
+    before, after = measure(model, [x]), measure(folded, [x])
+    assert before.increment_total == pytest.approx(after.increment_total, rel=RTOL["batch64"])
+    assert before.increment_total_se == pytest.approx(after.increment_total_se, rel=1e-6)
+    assert after.tns == pytest.approx(after.increment_total, rel=RTOL["float64"])
+    assert before.tns != pytest.approx(after.tns, rel=1e-3)
+
+
+class FrozenWrong(nn.BatchNorm1d):
+    """A norm that refuses to leave training mode."""
+
+    def train(self, mode=True):
+        return super().train(True)
+
+
+@pytest.mark.parametrize(
+    ("norm", "words"),
+    [
+        (nn.BatchNorm1d(6, track_running_stats=False), "1 batch norm takes its statistics"),
+        (FrozenWrong(6), "the first is '0'"),
+        (nn.BatchNorm1d(6), ""),
+        (nn.LayerNorm(6), ""),
+    ],
+)
+def test_norms_that_use_the_batch_are_noted(norm, words):
+    model = nn.Sequential(norm, *known_rates(*RATES)).double()
+    report = measure(model, [images(6)])
+    assert bool(report.notes) == bool(words)
+    assert words in " ".join(report.notes)
+    assert report.view().notes == report.notes
+    assert StiffnessReport.load(report.save("x.json")).notes == report.notes
+
+
 def test_the_report_agrees_with_the_reference_on_a_real_network():
     model, x = small_network().double(), torch.rand(6, 3, 32, 32, dtype=torch.float64)
     report = measure(model, x.split(4))

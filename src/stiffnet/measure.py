@@ -50,8 +50,9 @@ def measure(
         limit: Stop after this many samples; None takes all.
         keep: For how many samples to keep single values (8 bytes a step each). Of more, a fixed
             pseudo-random choice is kept; the statistics are over all of them in any case.
-        judge: The labels are the network's classes, so that there are a loss and an accuracy;
-            otherwise they only break the result down.
+        judge: The labels are numbers of the network's outputs, so that there are a loss and an
+            accuracy; otherwise they only break the result down. That they are is taken on trust:
+            nothing but a number beyond the last output would show that they are not.
         classes: Names of the labels, for the report.
         facts: What the report should say about where its numbers come from.
         on_batch: Called after each batch with the number of samples in it.
@@ -76,6 +77,7 @@ def measure(
     seen = _Seen(keep)
     run: _Run | None = None
     with plain_run(network):
+        notes = _batch_norms(network)
         for inputs, labels in _limited(loader, limit):
             inputs = _on_device(inputs, network)
             if run is None:
@@ -98,6 +100,44 @@ def measure(
         accuracy=seen.accuracy,
         classes=tuple(classes),
         facts={"model": type(network).__name__, **told, **provenance(network)},
+        notes=notes,
+    )
+
+
+def logit_width(model: nn.Module, inputs: Any) -> int | None:
+    """Run two samples of a batch, and return how many logits a sample has; None if it has none.
+
+    Raises:
+        StepError: If the network cannot be run on the batch.
+    """
+    network = unwrap(model)
+    args, kwargs = as_arguments(resized(_on_device(inputs, network), 2))
+    with plain_run(network):
+        try:
+            logits = _logits(network(*args, **kwargs))
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise StepError(
+                f"{type(network).__name__} cannot be run on these images: {reason}. Give images "
+                "that the network takes."
+            ) from error
+    return None if logits is None else logits.shape[1]
+
+
+def _batch_norms(model: nn.Module) -> tuple[str, ...]:
+    """Say which norms take their statistics from the batch even in evaluation."""
+    found = [
+        path
+        for path, module in model.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        and (module.training or module.running_mean is None)
+    ]
+    if not found:
+        return ()
+    norms = "batch norm takes its" if len(found) == 1 else "batch norms take their"
+    return (
+        f"{len(found)} {norms} statistics from the batch and not from training (the first is "
+        f"{found[0]!r}), so these numbers depend on which images were measured together.",
     )
 
 

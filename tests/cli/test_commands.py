@@ -5,19 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
+import torchvision
 from PIL import Image
 
 from stiffnet.cli.main import main
+from stiffnet.data.folder import image_folder
 from stiffnet.data.images import Preparation
 from stiffnet.network.folder import write_folder
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.load import create_model, open_model, preparation_of
 from stiffnet.report.stiffness import StiffnessReport
-
-COMMAND = [sys.executable, "-m", "stiffnet"]
 
 
 @pytest.fixture
@@ -76,6 +75,99 @@ def test_labels_that_are_not_the_networks_classes_are_not_judged(tmp_path, capsy
     assert main(["measure", "resnet20_cifar", *arguments]) == 0
     assert "loss and accuracy are left out" in capsys.readouterr().err
     assert StiffnessReport.load("out/report.json").accuracy is None
+
+
+def pictures(folder, names, size=(20, 30)):
+    """Write one noisy picture for each name, a class folder of its own, and return their paths."""
+    for number, name in enumerate(names):
+        (folder / name).mkdir(parents=True)
+        picture = Image.effect_noise(size, 20 + 30 * number).convert("RGB")
+        picture.save(folder / name / "0.png")
+    return folder
+
+
+def answering(model, classifier, folder, answers, preparation):
+    """Change a network's classifier so that it gives the folder's images the given answers."""
+    images = torch.cat([x for x, _ in image_folder(folder).batches(preparation, batch_size=1)])
+    seen = []
+    handle = classifier.register_forward_hook(lambda module, args, out: seen.append(args[0]))
+    with torch.no_grad():
+        model.eval()(images)
+        handle.remove()
+        classifier.weight.zero_()
+        classifier.bias.fill_(-1)
+        classifier.bias[answers] = 0
+        classifier.weight[answers] = torch.linalg.pinv(seen[0].double()).T.float()
+        assert model(images).argmax(dim=1).tolist() == answers
+
+
+IMAGENET = {"n01484850": 2, "n02012849_crane": 134, "n04146614": 779}
+
+
+@pytest.fixture
+def mobilenet(tmp_path):
+    """Weights of torchvision's MobileNetV2, which has no `num_classes`, that know three images."""
+    model = torchvision.models.mobilenet_v2()
+    folder = pictures(tmp_path / "pictures", IMAGENET, size=(80, 60))
+    preparation = preparation_of(model, "torchvision:mobilenet_v2")
+    answering(model, model.classifier[1], folder, list(IMAGENET.values()), preparation)
+    torch.save(model.state_dict(), "mobilenet.pth")
+    return ["measure", "torchvision:mobilenet_v2", "--weights", "mobilenet.pth", "--data"]
+
+
+def accuracy(out):
+    return StiffnessReport.load(f"{out}/report.json").accuracy
+
+
+def test_imagenets_folders_are_matched_by_name_and_otherwise_there_is_no_accuracy(
+    mobilenet, tmp_path, capsys
+):
+    whole = [*mobilenet, "pictures", "--num-classes", "1000"]
+    assert main([*whole, "--out", "a"]) == 0
+    said = capsys.readouterr().err
+    assert accuracy("a") == 1.0
+    assert "taken for ImageNet's in their usual order" in " ".join(said.split())
+    assert main([*mobilenet, "pictures", "--classes", "imagenet", "--out", "b"]) == 0
+    assert accuracy("b") == 1.0
+    assert StiffnessReport.load("b/report.json").kept.label.tolist() == list(IMAGENET.values())
+    for name, other in zip(IMAGENET, "zyx", strict=True):  # words that ImageNet does not have
+        (tmp_path / "pictures" / name).rename(tmp_path / "pictures" / other)
+    assert main([*whole, "--out", "c"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert accuracy("c") is None
+    assert "left out: nothing says what the network's 1,000 outputs stand for" in said
+
+
+def test_classes_from_a_file_are_the_outputs_in_order(tmp_path, capsys):
+    names = ["cat", "dog", "emu", "fox"]
+    folder = pictures(tmp_path / "pictures", ["dog", "fox"])
+    model = create_model("resnet20_cifar", num_classes=4, seed=0)
+    answering(model, model.fc, folder, [1, 3], preparation_of(model, "resnet20_cifar"))
+    torch.save(model.state_dict(), "w.pth")
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    command = ["measure", "resnet20_cifar", "--weights", "w.pth", "--data", "pictures"]
+    assert main([*command, "--classes", "names.txt", "--out", "a"]) == 0
+    assert accuracy("a") == 1.0
+    assert StiffnessReport.load("a/report.json").classes == tuple(names)
+    assert main([*command, "--num-classes", "4", "--out", "b"]) == 0
+    assert accuracy("b") is None
+    assert main([*command, "--num-classes", "4", "--classes", "data", "--out", "c"]) == 3
+    assert "names 2 classes, and the network has 4 outputs" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_folders_own_classes_are_found_whatever_their_order(tmp_path):
+    names = sorted(map(str, range(12)))  # "10" before "2", as folders are sorted
+    data = pictures(tmp_path / "pictures", ["2", "7"])  # 10 and 11 have no images here
+    model = create_model("resnet20_cifar", num_classes=12, seed=0)
+    preparation = preparation_of(model, "resnet20_cifar")
+    answering(model, model.fc, data, [names.index("2"), names.index("7")], preparation)
+    write_folder(
+        tmp_path / "model", model, name="resnet20_cifar", options={"num_classes": 12},
+        classes=names, preparation=preparation, made_by={"epochs": 1},
+    )  # fmt: skip
+    assert main(["measure", "model", "--data", "pictures", "--out", "out"]) == 0
+    assert accuracy("out") == 1.0
 
 
 def test_weights_are_taken_from_a_file(tmp_path):
@@ -154,22 +246,48 @@ def test_lists(capsys):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_with_its_code_and_no_file(folder, tmp_path, number, status):
-    command = [*COMMAND, "measure", str(folder), "--data", "digits", "--batch-size", "1"]
-    process = subprocess.Popen([*command, "--out", "out"], stderr=subprocess.PIPE, text=True)
-    time.sleep(1)
-    while not _imported_torch(process.pid):
-        time.sleep(0.2)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+def test_a_signal_amid_the_images_ends_it_and_leaves_the_old_files(tmp_path, number, status):
+    pictures(tmp_path / "pictures", ["cat", "dog", "emu"])
+    command = ["measure", "resnet20_cifar", "--data", "pictures", "--batch-size", "1"]
+    assert main([*command, "--out", "out"]) == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert len(before) == 2
+    with subprocess.Popen(
+        [sys.executable, "-c", DAWDLING, *command, "--seed", "1", "--out", "out"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line == "amid\n":  # it waits behind the second of three images
+                break
+        process.send_signal(number)
+        said.append(process.communicate(timeout=60)[1])
     assert process.returncode == status
-    assert "Traceback" not in said
-    assert not (tmp_path / "out").exists()
+    assert "amid\n" in said
+    assert "Traceback" not in "".join(said)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def _imported_torch(pid):
-    with open(f"/proc/{pid}/maps") as maps:
-        return "libtorch_python" in maps.read()
+DAWDLING = """
+import contextlib, sys, time
+import stiffnet.cli.measure
+from stiffnet.cli.main import main
+
+@contextlib.contextmanager
+def dawdling(what, total):
+    seen = []
+    def advance(amount):
+        seen.append(amount)
+        if sum(seen) == 2:
+            print("amid", file=sys.stderr, flush=True)
+            time.sleep(100)
+    yield advance
+
+stiffnet.cli.measure.progress = dawdling
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.slow

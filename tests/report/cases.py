@@ -43,6 +43,7 @@ def view(
     spread = np.exp(0.22 * rng.standard_normal((samples, 1)))
     nsi = profile * spread * np.exp(0.25 * rng.standard_normal((samples, len(depth))))
     tns = total(nsi, stages, counted)
+    gates = rng.uniform(0.3, 0.9, len(names)) if attention else np.ones(len(names))
     m1, m2 = np.linspace(0, 4, 21), np.linspace(0, 1.5 * nsi.max(), 24)
     delta, proportion = surfaces(nsi[:kept], stages, counted, m1, m2)
     order = np.argsort(tns[:kept])
@@ -53,14 +54,17 @@ def view(
             "stage": stages,
             "counted": counted,
             "identity": counted,
+            "gated": attention,
             "shape": shapes,
             "nsi_mean": nsi.mean(0),
             "nsi_std": nsi.std(0),
             "nsi_median": np.median(nsi, 0),
             **{f"nsi_q{name}": np.quantile(nsi, q, axis=0) for name, q in quantile.items()},
-            "increment_mean": nsi.mean(0) * (rng.uniform(0.3, 0.9, len(names)) if attention else 1),
+            "increment_mean": nsi.mean(0) * gates,
         }
     )
+    increments = total(nsi * gates, stages, counted)
+    per_stage = [counted[stages == stage].sum() for stage in np.unique(stages)]
     return StiffnessView(
         title=title,
         facts={
@@ -73,8 +77,12 @@ def view(
             "command": "stiffnet measure resnet110_cifar --data cifar10:data --weights runs/a",
             "when": "2026-01-01T12:00:00+00:00",
         },
-        tns=float(tns.mean()),
-        tns_se=float(tns.std(ddof=1) / np.sqrt(samples)) if samples > 1 else None,
+        tns=float(tns.mean()) if counted.any() else None,
+        tns_se=_error(tns) if counted.any() else None,
+        tns_steps=int(sum(many for many in per_stage if many > 1)),
+        increment_total=float(increments.mean()) if counted.any() else None,
+        increment_total_se=_error(increments) if counted.any() else None,
+        notes=(),
         samples=samples,
         kept=kept,
         accuracy=0.912,
@@ -91,6 +99,10 @@ def view(
     )
 
 
+def _error(values):
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+
+
 def poisoned(payload, base=None):
     """Return a view with `payload` in every string that a user can write."""
     base = base or view(((3, (16, 8, 8)), (2, (32, 4, 4))), samples=12, labels=3, seed=1)
@@ -98,6 +110,7 @@ def poisoned(payload, base=None):
         base,
         title=payload,
         facts={payload: payload, "command": payload},
+        notes=(payload,),
         steps=base.steps.assign(step=payload, shape=payload),
         stages=base.stages.assign(shape=payload),
         stiffest=tuple(replace(curve, label=payload) for curve in base.stiffest),
@@ -205,10 +218,13 @@ def _relations(names, rng, samples):
             "target": target,
             "pearson": rng.uniform(-0.4, 0.4),
             "pearson_p": 10 ** -rng.uniform(0, 8),
+            "pearson_holm": 10 ** -rng.uniform(0, 6),
             "spearman": rng.uniform(-0.4, 0.4),
             "spearman_p": 10 ** -rng.uniform(0, 8),
+            "spearman_holm": 10 ** -rng.uniform(0, 6),
             "kendall": rng.uniform(-0.3, 0.3),
             "kendall_p": 10 ** -rng.uniform(0, 8),
+            "kendall_holm": 10 ** -rng.uniform(0, 6),
             "samples": samples,
             "note": "",
         }

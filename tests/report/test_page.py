@@ -55,18 +55,33 @@ def test_the_library_cannot_end_its_own_script():
     assert "\r" not in code  # a parser would turn it into a line feed, and the hash would differ
 
 
-def test_nothing_offers_to_upload_the_data(short_plotly):
-    page = stiffness_page([small()], heading="one")
-    assert "displayModeBar: false" in page
-    assert 'plotlyServerURL: ""' in page
+def test_nothing_can_be_sent_anywhere(short_plotly):
+    """What a page does not name, `default-src 'none'` forbids: connections, frames, workers."""
+    policy = Parsed(stiffness_page([small()], heading="one")).policy
+    rules = dict(rule.strip().partition(" ")[::2] for rule in policy.split(";"))
+    scripts = rules.pop("script-src").split()
+    assert all(source.startswith("'sha256-") for source in scripts)
+    assert rules == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "img-src": "data: blob:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+
+
+RESULTS = {"stiffness", "stored"}  # they compute statistics with torch, and draw nothing
 
 
 def test_the_room_loads_neither_torch_nor_a_model():
+    folder = Path(stiffnet.report.__file__).parent
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__"} - RESULTS
+    assert {"page", "terminal", "stripe_page", "stripes", "plots", "folded"} <= names
     code = (
-        "import sys, stiffnet.report.page, stiffnet.report.terminal; "
+        f"import sys, {', '.join(f'stiffnet.report.{name}' for name in sorted(names))}; "
         "print([m for m in ('torch', 'timm', 'torchvision') if m in sys.modules])"
     )
-    source = str(Path(stiffnet.report.__file__).parents[2])
+    source = str(folder.parents[1])
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": source},
@@ -100,6 +115,23 @@ def test_every_figure_has_its_place_and_every_place_its_figure(short_plotly, vie
     assert {a for name in ("for", "aria-labelledby") for a in page.attribute(name)} <= set(
         identifiers
     )
+
+
+def test_notes_are_on_the_page_and_escaped(short_plotly):
+    page = stiffness_page([replace(small(), notes=("mind <b>this</b>",))], heading="x")
+    assert '<p class="warning">mind &lt;b&gt;this&lt;/b&gt;</p>' in page
+
+
+def test_hollow_points_are_explained_by_what_is_true_of_all_of_them(short_plotly):
+    """The first step of a vision transformer's only stage has an identity for its shortcut."""
+    words = " ".join(stiffness_page([view(VIT, samples=8)], heading="x").split())
+    assert "Hollow points are steps that TNS leaves out: the first of each stage." in words
+
+
+def test_the_total_of_increments_has_a_tile_where_there_are_gates(short_plotly):
+    gated, plain = (stiffness_page([small(attention=a)], heading="x") for a in (True, False))
+    assert "<dt>Total of increments</dt>" in gated
+    assert "<dt>Total of increments</dt>" not in plain
 
 
 def test_networks_with_the_same_steps_share_a_chart_and_others_do_not(short_plotly):

@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 from reference import stiffness as reference
 from stiffnet.errors import CorruptFileError, StepError, StorageError
 from stiffnet.measure import measure
+from stiffnet.report.sealed import sealed
 from stiffnet.report.stiffness import StiffnessReport, page
+from tolerances import RTOL
 from trajectory.networks import known_rates
 
 
@@ -129,12 +132,94 @@ def test_without_labels_there_is_no_breakdown_and_no_relation():
     assert report.view().labels is None
 
 
-def test_where_no_step_counts_tns_is_zero_and_the_page_still_comes(tmp_path, short_plotly):
-    report = measure(known_rates(0.5), [torch.rand(3, 6, dtype=torch.float64)])
-    assert report.tns == 0.0
-    with pytest.raises(StepError, match="No step of this network counts"):
-        report.delta(0, 0)
-    assert report.html(tmp_path / "x.html").stat().st_size > 1000
+def shown(report):
+    """What a terminal shows, in one line."""
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(report)
+    return " ".join(capture.get().split())
+
+
+def test_where_no_step_counts_there_is_no_total_anywhere(tmp_path, short_plotly):
+    x, y = torch.rand(4, 6, dtype=torch.float64), torch.tensor([0, 1, 0, 1])
+    report = measure(known_rates(0.5), [(x, y)])
+    assert (report.tns, report.tns_se, report.increment_total) == (None, None, None)
+    assert report.tns_steps == 0
+    for ask in (lambda: report.delta(0, 0), lambda: report.sample_tns):
+        with pytest.raises(StepError, match="No step of this network counts"):
+            ask()
+    assert report.by_label()["tns"].isna().all()
+    assert "TNS" not in report.relate()["step"].tolist()
+    assert StiffnessReport.load(report.save(tmp_path / "x.json")).tns is None
+    assert '"tns": null' in (tmp_path / "x.json").read_text()
+    page = report.html(tmp_path / "x.html").read_text()
+    for text in (page, shown(report)):
+        assert "has no total neural stiffness (TNS)" in text
+    assert report.view().stiffest == ()
+
+
+def test_a_total_that_rests_on_nothing_is_said_to(tmp_path, short_plotly):
+    """Two steps a stage: one counts, which is its own mean, so that no rectangle has an area."""
+    blocks = (*known_rates(0.5, 1.0), torch.nn.Linear(6, 4), *known_rates(0.3, 0.2, width=4))
+    report = measure(torch.nn.Sequential(*blocks).double(), [torch.rand(3, 6).double()])
+    assert (report.tns, report.tns_steps) == (0.0, 0)
+    page = report.html(tmp_path / "x.html").read_text()
+    for text in (page.replace("<strong>", "").replace("</strong>", ""), shown(report)):
+        assert "rests on no step and is 0 whatever the network does" in text
+    assert report.view().stiffest == report.view().calmest == ()
+
+
+def test_the_steps_that_the_total_rests_on_are_in_the_record_and_shown(
+    report, tmp_path, short_plotly
+):
+    assert report.tns_steps == 4
+    assert json.loads(report.to_json())["summary"]["tns_steps"] == 4
+    page = report.html(tmp_path / "x.html").read_text()
+    for text in (page, shown(report)):
+        assert "4 of 6 steps, in 2 of 2 stages" in text
+
+
+GATED = {"increment_tns", "increment_tns_se"}
+LATER = {"counted_steps", "tns_steps", *GATED}
+
+
+def written_earlier(report, path):
+    """Write a report as the first version did."""
+    content = json.loads(report.to_json())
+    del content["sha256"], content["notes"]
+    content["summary"] = {k: v for k, v in content["summary"].items() if k not in LATER}
+    path.write_text(sealed(content))
+    return path
+
+
+@pytest.mark.parametrize("step_size", [None, 0.5])
+def test_an_older_file_is_still_read(tmp_path, step_size, short_plotly):
+    x = torch.rand(3, 6, dtype=torch.float64)
+    report = measure(known_rates(0.5, 1.0, 3.0, step_size=step_size), [x])
+    twin = StiffnessReport.load(written_earlier(report, tmp_path / "old.json"))
+    assert (twin.tns, twin.tns_steps, twin.notes) == (report.tns, 2, ())
+    assert report.increment_total is not None
+    assert twin.increment_total == (None if step_size else report.increment_total)
+    assert twin.html(tmp_path / "x.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("samples", [1, 2, 4, 20, 140])
+def test_a_quantile_does_not_depend_on_how_much_was_kept(samples):
+    """The values lie far apart, so that halfway between two would be another number."""
+    size = 1.2 ** (torch.arange(samples, dtype=torch.float64)[:, None] % 20)
+    model = known_rates(0.5, 1.0)
+    model[1].rate = Cubed()
+    x = torch.rand(1, 6, dtype=torch.float64) * size / size.max()
+    whole, parts = (measure(model, [x], keep=keep).to_frame() for keep in (samples, samples // 2))
+    for name in ("q05", "q25", "median", "q75", "q95"):
+        np.testing.assert_allclose(
+            parts[f"nsi_{name}"], whole[f"nsi_{name}"], rtol=RTOL["quantile"]
+        )
+
+
+class Cubed(torch.nn.Module):
+    def forward(self, x):
+        return x**3
 
 
 def test_several_reports_share_a_page(report, short_plotly):

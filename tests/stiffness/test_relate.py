@@ -12,11 +12,12 @@ from scipy import stats
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
 from stiffnet.stiffness import rank_models, relate
+from stiffnet.stiffness.relate import holm
 from tolerances import RTOL
 
 COLUMNS = [
     "step", "target", "samples", "pearson", "pearson_p", "spearman", "spearman_p",
-    "kendall", "kendall_p", "note",
+    "kendall", "kendall_p", "note", "pearson_holm", "spearman_holm", "kendall_holm",
 ]  # fmt: skip
 
 
@@ -85,6 +86,33 @@ def test_has_the_layout_of_the_papers_tables():
     assert frame["note"].tolist()[:-2] == [""] * 6
     assert "p is too small" in frame["note"].iloc[-1]
     assert "all" not in relate({"one": values["layer0"]}, targets)["step"].tolist()
+
+
+def test_p_values_are_corrected_for_the_number_of_steps_and_not_of_targets():
+    values, targets = some_data()
+    frame = relate(values, targets)
+    steps = frame[frame["step"] != "all"]
+    for kind in ("pearson", "spearman", "kendall"):
+        for _, rows in steps.groupby("target"):
+            p = rows[f"{kind}_p"].astype(float).to_numpy()
+            expected = multitest_holm(p)
+            np.testing.assert_allclose(rows[f"{kind}_holm"].astype(float), expected, rtol=1e-12)
+        assert frame.loc[frame["step"] == "all", f"{kind}_holm"].isna().all()
+
+
+def multitest_holm(p):
+    """Holm's method as it is written down: sort, multiply, never decrease, at most one."""
+    order = np.argsort(p)
+    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
+    back = np.empty_like(raised)
+    back[order] = raised
+    return back
+
+
+def test_a_test_that_was_not_made_does_not_count():
+    assert holm([None, 0.04, None]) == [None, 0.04, None]
+    assert holm([0.04, 0.5]) == [0.08, 0.5]
+    assert holm([]) == []
 
 
 def test_a_constant_column_gives_none_and_a_note():

@@ -48,6 +48,7 @@ def demo(
     from stiffnet.report.findings import plain
     from stiffnet.report.folded import saving
     from stiffnet.report.stiffness import page
+    from stiffnet.report.text import number
     from stiffnet.train.reading import build_recipe
     from stiffnet.train.run import run
 
@@ -77,7 +78,7 @@ def demo(
     console = Console()
     console.print(after)
     console.print(
-        f"TNS went from {before.tns:.3f} to {after.tns:.3f}, "
+        f"TNS went from {number(before.tns)} to {number(after.tns)}, "
         f"accuracy from {before.accuracy:.1%} to {after.accuracy:.1%}.\n"
         f"{plain(saving(forms))}\n"
         f"Measure it again: stiffnet measure {result.folder.final} --data digits\n"

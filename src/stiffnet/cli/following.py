@@ -70,7 +70,7 @@ class Follower(Audience):
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Print a line."""
-        tns = f", TNS {row['tns']:.3f} ± {row['tns_se']:.3f}" if "tns" in row else ""
+        tns = _stiffness(row)
         print(
             f"epoch {row['epoch']}/{self.recipe.epochs}: "
             f"train loss {row['train_loss']:.4f}, top-1 {row['train_top1']:.2%}; "
@@ -79,8 +79,18 @@ class Follower(Audience):
             flush=True,
         )
         for tracker in self.trackers:
-            tracker.log(row)
+            tracker.log({key: value for key, value in row.items() if value is not None})
 
     def note(self, text: str) -> None:
         """Say it on stderr."""
         note(text)
+
+
+def _stiffness(row: dict[str, Any]) -> str:
+    """Tell TNS where it was measured: its error over more than one image, if there is a total."""
+    if "tns" not in row:
+        return ""
+    if row["tns"] is None:
+        return ", TNS undefined (no step counts)"
+    error = "" if row["tns_se"] is None else f" ± {row['tns_se']:.3f}"
+    return f", TNS {row['tns']:.3f}{error}"

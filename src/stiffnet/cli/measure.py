@@ -1,17 +1,22 @@
 """``stiffnet measure``: the stiffness of any network on any images."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stiffnet.cli.devices import Device, check_device
-from stiffnet.cli.options import BatchSize, Data, Workers
+from stiffnet.cli.options import BatchSize, Classes, Data, Workers
 from stiffnet.cli.progress import note, progress
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stiffnet.data.classes import ClassNames
     from stiffnet.data.folder import ImageFolder
     from stiffnet.data.images import ImageSet
+    from stiffnet.network.classes import Judging
     from stiffnet.network.load import LoadedModel
 
 
@@ -34,9 +39,12 @@ def measure(
     num_classes: Annotated[
         int,
         typer.Option(
-            min=0, max=1_000_000, help="Outputs of the network; 0 means as it or the data have."
+            min=0,
+            max=1_000_000,
+            help="Outputs of the network; 0 means as it, `--classes` or the data have.",
         ),
     ] = 0,
+    classes: Classes = "",
     device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.auto,
     workers: Workers = 0,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of random weights.")] = 0,
@@ -45,7 +53,12 @@ def measure(
         typer.Option(metavar="DIR", help="For report.json and report.html; else stiffness/MODEL."),
     ] = None,
 ) -> None:
-    """Say how stiff every residual step of a network is: a table, a JSON file and a page."""
+    """Say how stiff every residual step of a network is: a table, a JSON file and a page.
+
+    There are a loss and an accuracy where it is known what the network's outputs stand for: in our
+    folders, with the published ImageNet weights of timm and torchvision, and with --classes. The
+    data's classes are then found among them by name, WordNet number or, for ImageNet, number.
+    """
     from stiffnet.cli.results import facts_of, file_name, show
     from stiffnet.data import open_data
     from stiffnet.data.images import part_of
@@ -57,20 +70,23 @@ def measure(
     folder = out or Path("stiffness") / file_name(model)
     check_writable(folder)
     images = open_data(data)
-    loaded = _open(model, weights, attention, num_classes, images, seed)
+    said = _said(classes)
+    loaded = _open(model, weights, attention, num_classes, said, images, seed)
     check_device(device)
     fabric = make_fabric(device=device.value)
-    judge = _comparable(loaded, images)
+    network = loaded.model.to(fabric.device)
+    judged = _judging(loaded, images, said)
     batches = images.batches(
         loaded.preparation, batch_size=batch_size, limit=limit or None, workers=workers
     )
-    facts = facts_of(loaded, images.name)
+    mine = part_of(batches, fabric.global_rank, fabric.world_size)
+    facts = facts_of(loaded, images.name) | {"classes": judged.told}
     with progress(f"measuring {loaded.name}", min(limit or len(images), len(images))) as advance:
         report = run(
-            loaded.model.to(fabric.device),
-            part_of(batches, fabric.global_rank, fabric.world_size),
-            judge=judge,
-            classes=images.classes,
+            network,
+            mine if judged.outputs is None else _renumbered(mine, judged.outputs),
+            judge=judged.outputs is not None,
+            classes=judged.names,
             facts=facts,
             on_batch=advance,
         )
@@ -78,46 +94,67 @@ def measure(
         show(report, folder, {"report.json": report.to_json(), "report.html": page([report])})
 
 
+def _said(classes: str) -> "ClassNames | str | None":
+    """Read what the user says of the network's outputs."""
+    from stiffnet.data.class_file import read_classes
+    from stiffnet.network.classes import DATA, IMAGENET, imagenet
+
+    if classes == IMAGENET:
+        return imagenet()
+    return read_classes(classes) if classes not in ("", DATA) else classes or None
+
+
 def _open(
     model: str,
     weights: str,
     attention: str,
     num_classes: int,
+    said: "ClassNames | str | None",
     images: "ImageSet | ImageFolder",
     seed: int,
 ) -> "LoadedModel":
     """Open the network, with as many classes as the data where nothing else decides."""
     from stiffnet.network.load import PRETRAINED, is_model_name, open_model
 
-    classes: int | None = num_classes or None
-    if classes is None and weights != PRETRAINED and is_model_name(model):
-        classes = len(images.classes)
+    outputs: int | None = num_classes or None
+    if outputs is None and weights != PRETRAINED and is_model_name(model):
+        outputs = len(images.classes) if said is None or isinstance(said, str) else len(said)
     return open_model(
         model,
         weights=weights or None,
-        num_classes=classes,
+        num_classes=outputs,
         attention=attention or None,
         seed=seed,
     )
 
 
-def _comparable(loaded: "LoadedModel", images: "ImageSet | ImageFolder") -> bool:
-    """Whether the labels are the network's classes; says so if they are not."""
-    outputs = getattr(loaded.model, "num_classes", len(images.classes))
-    if loaded.classes and tuple(loaded.classes) != tuple(images.classes):
-        note(
-            f"the network knows the classes {_few(loaded.classes)}, the data have "
-            f"{_few(images.classes)}; loss and accuracy are left out."
-        )
-        return False
-    if outputs != len(images.classes):
-        note(
-            f"the network has {outputs} classes and the data {len(images.classes)}; "
-            "loss and accuracy are left out."
-        )
-        return False
-    return True
+def _judging(
+    loaded: "LoadedModel", images: "ImageSet | ImageFolder", said: "ClassNames | str | None"
+) -> "Judging":
+    """Decide which outputs stand for the labels, from a pass of one image; say what is unusual."""
+    from stiffnet.data.folder import ImageFolder
+    from stiffnet.measure import logit_width
+    from stiffnet.network.classes import judging
+
+    (first, _) = next(iter(images.batches(loaded.preparation, batch_size=1, limit=1)))
+    judged = judging(
+        loaded,
+        images.classes,
+        logit_width(loaded.model, first),
+        said=said,
+        folders=isinstance(images, ImageFolder),
+    )
+    if judged.remarkable:
+        note(judged.told)
+    return judged
 
 
-def _few(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _renumbered(
+    batches: Iterable[tuple["Tensor", "Tensor"]], outputs: Sequence[int]
+) -> Iterator[tuple["Tensor", "Tensor"]]:
+    """Give each image the number of its class's output for a label."""
+    from torch import tensor
+
+    table = tensor(outputs)
+    for images, labels in batches:
+        yield images, table[labels]

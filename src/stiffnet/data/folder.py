@@ -148,9 +148,10 @@ def _prepared(
 def image_folder(root: str | os.PathLike[str]) -> ImageFolder:
     """Find the images in a folder of class folders; none is opened yet.
 
-    Classes are the folders in `root`, by name, without those whose name starts with a dot; a class
-    may have folders within, where links to folders are not followed. Files without an image's
-    suffix are left out.
+    Classes are the folders in `root`, without those whose name starts with a dot. They are numbered
+    as their names sort as text ("10" before "2"), as torchvision's ``ImageFolder`` does; which
+    output of a network that is, their names must decide. A class may have folders within, where
+    links to folders are not followed. Files without an image's suffix are left out.
 
     Raises:
         DataError: If there is no such folder, a class is empty, or a link leaves the folder.

@@ -6,6 +6,7 @@ from typing import Any
 from stiffnet.report import plots, surfaces, tables
 from stiffnet.report.findings import (
     all_counted,
+    basis,
     comparison,
     findings,
     headline,
@@ -50,6 +51,7 @@ def _network(view: StiffnessView) -> dict[str, Any]:
         "title": clean(view.title, longest=200),
         "headline": marked_up(headline(view)),
         "tiles": _tiles(view),
+        "notes": [clean(text, longest=2000) for text in view.notes],
         "findings": [marked_up(sentence) for sentence in findings(view)],
         "tables": [
             ("steps", tables.steps_table(view), True),
@@ -83,9 +85,12 @@ def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
     tiles = [
         (
             "Total neural stiffness",
-            with_error(view.tns, view.tns_se) if counted else number(None),
-            f"mean over {images(view.samples)}" if counted else "no step is counted",
+            with_error(view.tns, view.tns_se),
+            f"mean over {images(view.samples)}, from {basis(view)}"
+            if view.tns_steps
+            else "no stage has two counted steps",
         ),
+        *_increment_tile(view),
         (
             "Residual steps",
             count(len(view.steps)),
@@ -94,10 +99,18 @@ def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
     ]
     for row in stiffest_steps(view, most=1):
         step = clean(row["step"], longest=40)
-        tiles.append(("Stiffest step", f"NSI {number(row['nsi_mean'])}", f"at {step}"))
+        name = "Stiffest counted step" if counted else "Stiffest step"
+        tiles.append((name, f"NSI {number(row['nsi_mean'])}", f"at {step}"))
     if finite(view.accuracy) is not None:
         tiles.append(("Accuracy", percent(view.accuracy), "on the same images"))
     return tiles
+
+
+def _increment_tile(view: StiffnessView) -> list[tuple[str, str, str]]:
+    if not view.steps["gated"].any() or finite(view.increment_total) is None:
+        return []
+    total = with_error(view.increment_total, view.increment_total_se)
+    return [("Total of increments", total, "TNS with the gates in; folding keeps it")]
 
 
 def _figures(views: Sequence[StiffnessView]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,13 +16,14 @@ from stiffnet.files import atomic_write
 from stiffnet.report.folded import FoldView
 from stiffnet.report.page import stiffness_page
 from stiffnet.report.sealed import packed, sealed, unpacked, unsealed
+from stiffnet.report.stored import read_step, read_summary, summary_row
 from stiffnet.report.terminal import steps_table, summary as terminal_summary
 from stiffnet.report.view import Curve, StiffnessView
-from stiffnet.stiffness.quantiles import QUANTILES
+from stiffnet.stiffness.quantiles import ranks
 from stiffnet.stiffness.relate import relate
 from stiffnet.stiffness.summary import StiffnessSummary
 from stiffnet.stiffness.total import Estimate, delta, proportion, tns
-from stiffnet.trajectory.steps import Site, Step
+from stiffnet.trajectory.steps import Step
 
 FORMAT = "stiffnet stiffness report, version 1"
 DAMAGED = (
@@ -65,6 +66,8 @@ class StiffnessReport:
     classes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     """What made it: model, data, versions, command."""
+    notes: tuple[str, ...] = ()
+    """What a reader has to know of these numbers, in sentences."""
 
     @property
     def samples(self) -> int:
@@ -72,14 +75,35 @@ class StiffnessReport:
         return self.summary.samples
 
     @property
-    def tns(self) -> float:
-        """Total neural stiffness, the mean over inputs; zero where no step counts."""
-        return self.summary.tns or 0.0
+    def tns(self) -> float | None:
+        """Total neural stiffness, the mean over inputs; None where no step counts."""
+        return self.summary.tns
 
     @property
     def tns_se(self) -> float | None:
-        """Standard error of `tns`; None for a single input."""
+        """Standard error of `tns`; None for a single input, and where no step counts."""
         return self.summary.tns_se
+
+    @property
+    def tns_steps(self) -> int:
+        """How many steps `tns` rests on: the counted ones of stages that have two or more.
+
+        Where it is 0, `tns` is 0 or None whatever the network does.
+        """
+        return self.summary.tns_steps
+
+    @property
+    def increment_total(self) -> float | None:
+        """What `tns` would be of increments in the place of indices; folding does not change it.
+
+        None where no step counts, and for networks with gates that an earlier version measured.
+        """
+        return self.summary.increment_tns
+
+    @property
+    def increment_total_se(self) -> float | None:
+        """Standard error of `increment_total`; None likewise, and for a single input."""
+        return self.summary.increment_tns_se
 
     @property
     def nsi(self) -> npt.NDArray[np.float64]:
@@ -97,10 +121,12 @@ class StiffnessReport:
 
     @property
     def sample_tns(self) -> npt.NDArray[np.float64]:
-        """Total neural stiffness of each kept sample."""
-        if not self._counted:
-            return np.zeros(len(self.nsi))
-        return tns(self.nsi[:, self._counted], self._stages)
+        """Total neural stiffness of each kept sample.
+
+        Raises:
+            StepError: If no step counts, or nothing was kept.
+        """
+        return tns(*self._countable())
 
     def delta(self, m1: npt.ArrayLike, m2: npt.ArrayLike) -> Estimate:
         """δ(M₁, M₂): the share of inputs with a step at or above both thresholds."""
@@ -111,11 +137,16 @@ class StiffnessReport:
         return proportion(*self._countable(), m1, m2)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a step, in the order in which they run."""
+        """One row a step, in the order in which they run.
+
+        A quantile is the smallest value with at least that share of all samples at or below it, so
+        that the median of an even number is the lower of the middle two. It is exact where all
+        samples were kept, and else, read off fine bins, within 0.5 %.
+        """
         s = self.summary
         quantiles = s.nsi_quantiles
-        if len(self.kept) == s.samples:  # then the values themselves are there, and exact
-            quantiles = np.quantile(self.kept.nsi, QUANTILES, axis=0)
+        if len(self.kept) == s.samples:
+            quantiles = np.sort(self.kept.nsi, axis=0)[[rank - 1 for rank in ranks(s.samples)]]
         frame = pd.DataFrame(
             {
                 "step": [step.name for step in self.steps],
@@ -123,6 +154,7 @@ class StiffnessReport:
                 "shape": ["×".join(map(str, step.shape)) for step in self.steps],
                 "identity": [step.identity for step in self.steps],
                 "counted": [step.counted for step in self.steps],
+                "gated": [bool(step.gates) for step in self.steps],
                 "nsi_mean": s.nsi_mean,
                 "nsi_std": np.nan if s.nsi_std is None else s.nsi_std,
                 "nsi_min": s.nsi_min,
@@ -168,7 +200,8 @@ class StiffnessReport:
                 "The data had no labels. Measure with batches of (images, labels) to break the "
                 "result down by label."
             )
-        values = pd.DataFrame({"label": self.kept.label, "tns": self.sample_tns})
+        totals = self.sample_tns if self._counted else np.full(len(self.kept), np.nan)
+        values = pd.DataFrame({"label": self.kept.label, "tns": totals})
         values["nsi"] = self.nsi[:, self._counted].mean(axis=1) if self._counted else np.nan
         values["correct"] = np.nan if self.kept.correct is None else self.kept.correct
         rows = values.groupby("label").agg(
@@ -196,6 +229,9 @@ class StiffnessReport:
     def relate(self) -> pd.DataFrame:
         """Correlations of every step's NSI and of TNS with each sample's loss and correctness.
 
+        The columns ``..._holm`` are p-values corrected for the number of steps; see
+        `stiffnet.relate`.
+
         Raises:
             StepError: If the data had no labels, so that there is no loss.
         """
@@ -206,8 +242,11 @@ class StiffnessReport:
             )
         targets = {"accuracy": self.kept.correct.astype(float), "loss": self.kept.loss}
         by_step = {step.name: self.nsi[:, i] for i, step in enumerate(self.steps)}
+        related = relate(by_step, targets)
+        if not self._counted:
+            return related
         overall = relate({"TNS": self.sample_tns}, targets)
-        return pd.concat([relate(by_step, targets), overall], ignore_index=True)
+        return pd.concat([related, overall], ignore_index=True)
 
     def view(self, title: str = "") -> StiffnessView:
         """What the page and the terminal show of it."""
@@ -223,6 +262,10 @@ class StiffnessReport:
             facts=dict(self.facts),
             tns=self.tns,
             tns_se=self.tns_se,
+            tns_steps=self.tns_steps,
+            increment_total=self.increment_total,
+            increment_total_se=self.increment_total_se,
+            notes=self.notes,
             samples=self.samples,
             kept=len(self.kept),
             accuracy=self.accuracy,
@@ -262,8 +305,9 @@ class StiffnessReport:
             "facts": dict(self.facts),
             "classes": list(self.classes),
             "accuracy": self.accuracy,
+            "notes": list(self.notes),
             "steps": [asdict(step) for step in self.steps],
-            "summary": {k: _plain(v) for k, v in self.summary._asdict().items()},
+            "summary": summary_row(self.summary),
             "kept": {k: packed(v) for k, v in vars(self.kept).items() if v is not None},
         }
         return sealed(content)
@@ -280,13 +324,15 @@ class StiffnessReport:
 
     @classmethod
     def _of(cls, content: dict[str, Any]) -> "StiffnessReport":
+        steps = tuple(read_step(row) for row in content["steps"])
         return cls(
-            steps=tuple(_step(row) for row in content["steps"]),
-            summary=_summary(content["summary"]),
+            steps=steps,
+            summary=read_summary(content["summary"], steps),
             kept=Samples(**{k: unpacked(v) for k, v in content["kept"].items()}),
             accuracy=content["accuracy"],
             classes=tuple(content["classes"]),
             facts=content["facts"],
+            notes=tuple(content.get("notes", ())),
         )
 
     @property
@@ -320,7 +366,7 @@ class StiffnessReport:
         return m1, np.linspace(0, ends[1] or 1.0, GRID)
 
     def _curves(self, *, largest: bool) -> tuple[Curve, ...]:
-        if not len(self.kept):
+        if not len(self.kept) or not self.tns_steps:  # then all have the same total, or none
             return ()
         values = self.sample_tns
         order = np.argsort(-values if largest else values, kind="stable")[:CURVES]
@@ -350,20 +396,3 @@ def page(
     views = [report.view(title) for report, title in zip(reports, names, strict=True)]
     heading = heading or " and ".join(dict.fromkeys(view.title for view in views))
     return stiffness_page(views, heading=heading, fold=fold)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _summary(row: dict[str, Any]) -> StiffnessSummary:
-    values: dict[str, Any] = {
-        k: np.array(v, dtype="f8") if isinstance(v, list) else v for k, v in row.items()
-    }
-    return StiffnessSummary(**{**values, "stages": tuple(row["stages"])})
-
-
-def _step(row: dict[str, Any]) -> Step:
-    sites = {k: Site(**row[k]) for k in ("state_at", "increment_at", "rate_at")}
-    lists = {k: tuple(row[k]) for k in ("shape", "branch", "gates")}
-    return Step(**{**row, **sites, **lists})

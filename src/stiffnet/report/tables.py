@@ -165,7 +165,11 @@ def relations_table(view: StiffnessView) -> Table:
                 *(
                     cell
                     for key in ("pearson", "spearman", "kendall")
-                    for cell in (_fixed(row[key], 3), _p_value(row[f"{key}_p"]))
+                    for cell in (
+                        _fixed(row[key], 3),
+                        _p_value(row[f"{key}_p"]),
+                        _p_value(row[f"{key}_holm"]),
+                    )
                 ),
                 _whole(row["samples"]),
                 Cell(_note(row["note"])),
@@ -179,7 +183,11 @@ def relations_table(view: StiffnessView) -> Table:
         *(
             column
             for name in ("Pearson", "Spearman", "Kendall")
-            for column in (Column(name), Column("p", hint=f"p-value of {name}'s coefficient"))
+            for column in (
+                Column(name),
+                Column("p", hint=f"p-value of {name}'s coefficient"),
+                Column("Holm", hint="the same, corrected for the number of steps"),
+            )
         ),
         Column("Images"),
         Column("Note", numeric=False),

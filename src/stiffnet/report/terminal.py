@@ -31,7 +31,8 @@ def summary(view: StiffnessView) -> RenderableType:
     title = Text(clean(view.title, longest=120), style="bold")
     if finite(view.accuracy) is not None:
         title.append(f", accuracy {percent(view.accuracy)}", style="not bold")
-    return told(title, headline(view), findings(view))
+    notes: list[Sentence] = [(Strong("Note: "), clean(text, longest=600)) for text in view.notes]
+    return told(title, headline(view), [*findings(view), *notes])
 
 
 def told(title: Text, lead: Sentence, points: Iterable[Sentence]) -> RenderableType:

@@ -10,6 +10,7 @@ STEP_COLUMNS = (
     "stage",
     "counted",
     "identity",
+    "gated",
     "shape",
     "nsi_mean",
     "nsi_std",
@@ -27,10 +28,13 @@ RELATION_COLUMNS = (
     "target",
     "pearson",
     "pearson_p",
+    "pearson_holm",
     "spearman",
     "spearman_p",
+    "spearman_holm",
     "kendall",
     "kendall_p",
+    "kendall_holm",
     "samples",
     "note",
 )
@@ -55,8 +59,12 @@ class StiffnessView:
     Args:
         title: What was measured, for example ``"resnet20_cifar after training"``.
         facts: Where the numbers come from: model, data, weights, device, versions, command.
-        tns: Total neural stiffness, the mean over all `samples`.
+        tns: Total neural stiffness, the mean over all `samples`; None where no step counts.
         tns_se: Its standard error.
+        tns_steps: How many steps it rests on.
+        increment_total: The same total with increments in the place of indices.
+        increment_total_se: Its standard error.
+        notes: What a reader has to know of these numbers, in sentences.
         samples: How many inputs were measured.
         kept: How many inputs' values were kept; the surfaces and the curves are over those.
         accuracy: The share of inputs that the network got right.
@@ -74,8 +82,12 @@ class StiffnessView:
 
     title: str
     facts: dict[str, str]
-    tns: float
+    tns: float | None
     tns_se: float | None
+    tns_steps: int
+    increment_total: float | None
+    increment_total_se: float | None
+    notes: tuple[str, ...]
     samples: int
     kept: int
     accuracy: float | None

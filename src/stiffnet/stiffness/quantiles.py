@@ -35,6 +35,16 @@ def binned(values: Tensor) -> Tensor:
     return flat.flatten().bincount(minlength=steps * BINS).view(steps, BINS)
 
 
+def ranks(count: int) -> list[int]:
+    """Which of `count` sorted values each quantile is, from 1: the first that reaches its share.
+
+    Example:
+        >>> ranks(20), ranks(1)
+        ([1, 5, 10, 15, 19], [1, 1, 1, 1, 1])
+    """
+    return [max(1, math.ceil(round(share * count, 9))) for share in QUANTILES]
+
+
 def quantiles(histogram: NDArray[Any], low: Floats, high: Floats) -> Floats:
     """Read order statistics off the bins.
 
@@ -55,7 +65,6 @@ def quantiles(histogram: NDArray[Any], low: Floats, high: Floats) -> Floats:
     middles[0], middles[-1] = 0.0, np.inf  # so that the extremes take over below
     reached = histogram.cumsum(axis=1)
     count = int(reached[0, -1])
-    ranks = [max(1, math.ceil(round(share * count, 9))) for share in QUANTILES]
-    bins = np.stack([(reached < rank).sum(axis=1) for rank in ranks])
+    bins = np.stack([(reached < rank).sum(axis=1) for rank in ranks(count)])
     clipped: Floats = np.clip(middles[bins], low, high)
     return clipped

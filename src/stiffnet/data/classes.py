@@ -1,0 +1,153 @@
+"""Which output of a network stands for which class of the data: matched by name, never by rank."""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+WORDNET = re.compile(r"(n\d{8})(?!\d)")  # a WordNet number, alone or with words behind it
+_NAMED = 3  # classes named in a sentence
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    """What the outputs of a network stand for, in their order."""
+
+    names: tuple[str, ...]
+    others: tuple[tuple[str, ...], ...] = ()
+    """Further names of each output that are as good as the first, such as a WordNet number."""
+    synonyms: tuple[tuple[str, ...], ...] = ()
+    """Names that count only where they are no other output's first or further name."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Why the classes of the data are not outputs of a network, as a clause."""
+
+    why: str
+
+
+def match_classes(
+    labels: Sequence[str], known: ClassNames, *, numbers: bool = False
+) -> tuple[int, ...] | Mismatch:
+    """Find the output of a network that stands for each class of the data.
+
+    A class is found by its exact name, or else by a name that differs in capitals, spaces and
+    punctuation only. A folder that starts with a WordNet number, as in ``n01440764_tench``, goes
+    by that. A name that several outputs bear is ambiguous, unless the other classes of the data
+    leave one of them.
+
+    Args:
+        labels: The classes of the data; they may be some of the network's.
+        known: What the network's outputs stand for.
+        numbers: Where all classes are whole numbers and none is a name, take them for the numbers
+            of outputs, from 0.
+
+    Returns:
+        One output for each class, all different, or why there are none.
+
+    Example:
+        >>> match_classes(["dog", "black_swan"], ClassNames(("cat", "Black swan", "dog")))
+        (2, 1)
+        >>> match_classes(["bird"], ClassNames(("cat", "dog"))).why
+        "the data's class 'bird' is not among the network's (cat, dog)"
+    """
+    tables = [_table(level) for level in _levels(known)]
+    found = {label: _candidates(label, tables) for label in labels}
+    if numbers and not any(found.values()) and all(re.fullmatch("[0-9]+", x) for x in labels):
+        found = {x: {int(x)} if int(x) < len(known) else set() for x in labels}
+    lost = [label for label in labels if not found[label]]
+    if lost:
+        are = "is" if len(lost) == 1 else "are"
+        return Mismatch(
+            f"the data's {_classes(lost)} {are} not among the network's ({few(known.names)})"
+        )
+    chosen = _settled(found, known)
+    unclear = [label for label in labels if label not in chosen]
+    if unclear:
+        return Mismatch(
+            f"{unclear[0]!r} is the name of several of the network's classes (numbers "
+            f"{', '.join(map(str, sorted(found[unclear[0]])))})"
+        )
+    claimed: dict[int, str] = {}
+    for label in labels:
+        first = claimed.setdefault(chosen[label], label)
+        if first != label:
+            name = known.names[chosen[label]]
+            return Mismatch(f"{first!r} and {label!r} are both the network's class {name!r}")
+    return tuple(chosen[label] for label in labels)
+
+
+def few(names: Sequence[str]) -> str:
+    """Write the first of some names, and how many more there are.
+
+    >>> few(["a", "b"]), few("abcdef")
+    ('a, b', 'a, b, c and 3 more')
+    """
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def simplified(name: str) -> str:
+    """Return a name without capitals and punctuation, to compare it with another.
+
+    >>> simplified("Jack-o'-lantern"), simplified("great_white  shark")
+    ('jack o lantern', 'great white shark')
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return re.sub(r"[\W_]+", " ", folded).strip() or folded
+
+
+def _levels(known: ClassNames) -> list[list[tuple[int, str]]]:
+    """Names by how much they weigh, each with its output; the first level is of exact names.
+
+    Where outputs have further names, a first name is one of several and has no precedence.
+    """
+    first = list(enumerate(known.names))
+    others = [(number, name) for number, names in enumerate(known.others) for name in names]
+    synonyms = [(number, name) for number, names in enumerate(known.synonyms) for name in names]
+    simple = [[(n, simplified(x)) for n, x in level] for level in (first + others, synonyms)]
+    return [[] if others else first, *simple]
+
+
+def _table(level: Iterable[tuple[int, str]]) -> Mapping[str, set[int]]:
+    table: dict[str, set[int]] = defaultdict(set)
+    for number, name in level:
+        table[name].add(number)
+    return table
+
+
+def _candidates(label: str, tables: Sequence[Mapping[str, set[int]]]) -> set[int]:
+    """Return the outputs of a name, on the first level that knows it."""
+    wordnet = WORDNET.match(label)
+    spellings = [[label]] + [[simplified(label)] + ([wordnet[1]] if wordnet else [])] * 2
+    for table, names in zip(tables, spellings, strict=True):
+        for name in names:
+            if table.get(name):
+                return table[name]
+    return set()
+
+
+def _settled(found: Mapping[str, set[int]], known: ClassNames) -> dict[str, int]:
+    """Choose one output for each class; of an ambiguous name, the one that no other class takes."""
+    chosen = {label: next(iter(several)) for label, several in found.items() if len(several) == 1}
+    taken = set(chosen.values())
+    for label, several in found.items():
+        if label in chosen:
+            continue
+        left = several - taken
+        exact = {number for number in several if known.names[number] == label}
+        spelt = all(known.names[number] in found for number in left)
+        if len(left) == 1 or (len(exact) == 1 and exact <= left and spelt):
+            (chosen[label],) = left if len(left) == 1 else exact
+    return chosen
+
+
+def _classes(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"class {names[0]!r}"
+    return f"classes {few(names)}"

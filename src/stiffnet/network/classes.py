@@ -1,0 +1,139 @@
+"""What the outputs of a network stand for, as far as somebody said so, and what that allows.
+
+Known are the classes that one of our folders names, ImageNet's for the weights that timm and
+torchvision published for it, and whatever a user says. A number of outputs alone says nothing: a
+network with 1,000 of them may have been trained on anything.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import timm.data
+import torchvision
+
+from stiffnet.data.classes import ClassNames, Mismatch, few, match_classes
+from stiffnet.errors import DataError
+from stiffnet.network.load import PRETRAINED, LoadedModel
+
+DATA = "data"  # the data's own classes, in their order
+IMAGENET = "imagenet"
+HOW = "Give `--classes FILE` with a class name a line, in the order of the network's outputs"
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Whether a network can be judged on labelled data, and how."""
+
+    outputs: tuple[int, ...] | None
+    """The network's output for each class of the data; None if there are no such outputs."""
+    names: tuple[str, ...]
+    """Of the outputs, or of the data's classes if these are not outputs."""
+    told: str
+    """How it was decided, in a sentence."""
+    remarkable: bool = True
+    """The user should see that sentence."""
+
+
+@cache
+def imagenet() -> ClassNames:
+    """ImageNet's 1,000 classes: torchvision's words, timm's WordNet numbers and synonyms."""
+    words = torchvision.models.ResNet18_Weights.DEFAULT.meta["categories"]
+    info = timm.data.ImageNetInfo("imagenet-1k")
+    lemmas = [text.split(", ") for text in info.label_descriptions()]
+    further = zip(info.label_names(), (first for first, *_ in lemmas), strict=True)
+    return ClassNames(tuple(words), tuple(further), tuple(map(tuple, lemmas)))
+
+
+def known_classes(loaded: LoadedModel) -> ClassNames | None:
+    """Return what is known of a network's classes without asking, or None."""
+    if loaded.classes:
+        names = tuple(loaded.classes)
+        return imagenet() if names == imagenet().names else ClassNames(names)
+    config = getattr(loaded.model, "pretrained_cfg", None) or {}
+    trained_on = re.findall(r"in\d+k", config.get("tag") or "")[-1:]  # fine-tuned on the last
+    own_head = loaded.options.get("num_classes") in (None, config.get("num_classes"))
+    published = loaded.made_by.get("weights") == PRETRAINED and own_head
+    if published and trained_on == ["in1k"] and config.get("num_classes") == len(imagenet()):
+        return imagenet()
+    return None
+
+
+def judging(
+    loaded: LoadedModel,
+    labels: Sequence[str],
+    width: int | None,
+    *,
+    said: ClassNames | str | None = None,
+    folders: bool = False,
+) -> Judging:
+    """Decide which output of a network stands for which class of the data.
+
+    Args:
+        loaded: The network.
+        labels: The data's classes, in the order of their numbers.
+        width: How many logits the network gave for a sample; None if it gave none.
+        said: What the user says of the outputs: their names, `DATA`, or nothing.
+        folders: The data's classes are names of folders, so that numbers may be those of outputs.
+
+    Raises:
+        DataError: If what the user says does not fit the number of outputs.
+    """
+    if said is not None:
+        _check_width(said if isinstance(said, ClassNames) else labels, width)
+    if width is None:
+        return _unjudged(labels, "the network gives no row of logits for an image")
+    if said == DATA:
+        return Judging(tuple(range(width)), tuple(labels), "the data's, as was said", False)
+    if isinstance(said, ClassNames):
+        return _matched(said, labels, "the classes that were given", numbers=folders)
+    known = known_classes(loaded)
+    if known is not None and len(known) == width:
+        whole = folders and len(labels) == width and known is imagenet()
+        return _matched(known, labels, "the network's classes", numbers=whole)
+    if loaded.made_by.get("weights") == "random" and width == len(labels):
+        told = "the data's: the network was built for them, with random weights"
+        return Judging(tuple(range(width)), tuple(labels), told, False)
+    if width == len(imagenet()):
+        guessed = _matched(imagenet(), labels, "ImageNet's classes")
+        if guessed.outputs is not None:
+            told = (
+                f"the network has {width:,} outputs and all classes of the data are ImageNet's "
+                f"({few(labels)}), so its outputs are taken for ImageNet's in their usual order; "
+                f"give `--classes` if they are others."
+            )
+            return Judging(guessed.outputs, guessed.names, told)
+    return _unjudged(
+        labels,
+        f"nothing says what the network's {width:,} outputs stand for. {HOW}, or `--classes data` "
+        f"if they are the data's {len(labels):,} classes in order ({few(labels)})",
+    )
+
+
+def _matched(
+    known: ClassNames, labels: Sequence[str], whose: str, *, numbers: bool = False
+) -> Judging:
+    found = match_classes(labels, known, numbers=numbers)
+    if isinstance(found, Mismatch):
+        return _unjudged(labels, f"{found.why}. {HOW}, and name the folders after them")
+    by_number = all(label.isdigit() for label in labels) and any(
+        known.names[number] != label for number, label in zip(found, labels, strict=True)
+    )
+    told = f"matched by name with {whose}"
+    if by_number:
+        told = f"folders are taken for the numbers of outputs, from 0, of {whose}."
+    return Judging(found, known.names, told, by_number)
+
+
+def _unjudged(labels: Sequence[str], why: str) -> Judging:
+    return Judging(None, tuple(labels), f"loss and accuracy are left out: {why}.")
+
+
+def _check_width(said: Sequence[str] | ClassNames, width: int | None) -> None:
+    if width != len(said):
+        has = f"{width:,} outputs" if width is not None else "no row of logits for an image"
+        raise DataError(
+            f"`--classes` names {len(said):,} classes, and the network has {has}. Name each "
+            "output once, in their order, or leave `--classes` out."
+        )

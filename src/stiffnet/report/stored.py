@@ -1,0 +1,44 @@
+"""The parts of a stiffness report as JSON types, and back; older files lack some of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stiffnet.stiffness.summary import StiffnessSummary
+from stiffnet.trajectory.steps import Site, Step
+
+
+def summary_row(summary: StiffnessSummary) -> dict[str, Any]:
+    """Return the statistics as JSON types."""
+    return {
+        key: value.tolist() if isinstance(value, np.ndarray) else value
+        for key, value in summary._asdict().items()
+    }
+
+
+def read_summary(row: dict[str, Any], steps: Sequence[Step]) -> StiffnessSummary:
+    """Make statistics of what `summary_row` gave, now or in an earlier version."""
+    values: dict[str, Any] = {
+        k: np.array(v, dtype="f8") if isinstance(v, list) else v for k, v in row.items()
+    }
+    return StiffnessSummary(**{**_since_then(row, steps), **values, "stages": tuple(row["stages"])})
+
+
+def read_step(row: dict[str, Any]) -> Step:
+    """Make a step of its fields."""
+    sites = {k: Site(**row[k]) for k in ("state_at", "increment_at", "rate_at")}
+    lists = {k: tuple(row[k]) for k in ("shape", "branch", "gates")}
+    return Step(**{**row, **sites, **lists})
+
+
+def _since_then(row: dict[str, Any], steps: Sequence[Step]) -> dict[str, Any]:
+    """Return what version 1's first files do not say; the increment's total only without gates."""
+    stages = [step.stage for step in steps if step.counted]
+    gated = any(step.gates for step in steps)
+    return {
+        "counted_steps": len(stages),
+        "tns_steps": sum(stages.count(stage) > 1 for stage in stages),
+        "increment_tns": None if gated else row["tns"],
+        "increment_tns_se": None if gated else row["tns_se"],
+    }
