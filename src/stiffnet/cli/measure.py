@@ -46,16 +46,15 @@ def measure(
     ] = None,
 ) -> None:
     """Say how stiff every residual step of a network is: a table, a JSON file and a page."""
-    from stiffnet.cli.results import facts_of, file_name, show
+    from stiffnet.cli.results import check_places, facts_of, file_name, show
     from stiffnet.data import open_data
     from stiffnet.data.images import part_of
-    from stiffnet.files import check_writable
     from stiffnet.measure import measure as run
     from stiffnet.report.stiffness import page
     from stiffnet.train.ranks import make_fabric
 
     folder = out or Path("stiffness") / file_name(model)
-    check_writable(folder)
+    check_places(folder, "report.json", "report.html")
     images = open_data(data)
     loaded = _open(model, weights, attention, num_classes, images, seed)
     check_device(device)
