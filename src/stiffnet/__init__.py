@@ -6,11 +6,12 @@ The public names, and nothing else. Each is imported when it is first used, so t
 
 import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as type checkers know it; `typing` would take its time
 if TYPE_CHECKING:
+    from typing import Any
+
     from stiffnet.attention import register_attention as register_attention
     from stiffnet.attention.asr import asr as asr
     from stiffnet.fold.fold import fold as fold
@@ -43,10 +44,7 @@ if TYPE_CHECKING:
     from stiffnet.trajectory.record import Trajectory as Trajectory, record as record
     from stiffnet.trajectory.steps import Step as Step, steps as steps
 
-try:
-    __version__ = version("stiffnet")
-except PackageNotFoundError:  # running from a checkout that was never installed
-    __version__ = "0+unknown"
+    __version__: str
 
 _HOME = {
     "Attachment": "stiffnet.network.attach",
@@ -80,12 +78,24 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+def __getattr__(name: str) -> "Any":
+    if name == "__version__":
+        value = _version()
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
         raise AttributeError(f"module 'stiffnet' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("stiffnet")
+    except PackageNotFoundError:  # running from a checkout that was never installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:
@@ -95,7 +105,7 @@ def __dir__() -> list[str]:
 class _Door(ModuleType):
     """Lets `stiffnet.measure` be the function, though a module of that name exists too."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: "Any") -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 

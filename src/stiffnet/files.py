@@ -3,11 +3,15 @@
 import contextlib
 import errno
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stiffnet.errors import StorageError
+
+MARK = ".stiffnet."  # begins the name of every temporary file of ours
+HEAD = 16_384  # bytes of a file in which it says whose it is
 
 
 def atomic_write(path: str | os.PathLike[str], content: bytes | str) -> Path:
@@ -52,10 +56,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     Raises:
         StorageError: If it cannot; nothing is made in either case.
     """
-    folder = Path(path).absolute()
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
     try:
+        folder = Path(path).absolute()
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -64,15 +68,61 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         ) from error
 
 
+def check_replaceable(path: str | os.PathLike[str], sign: str) -> None:
+    """See that a file is not there, or that its beginning holds `sign`, by which ours are known.
+
+    Raises:
+        StorageError: If it is somebody else's, or cannot be read.
+    """
+    if not os.path.lexists(path):
+        return
+    try:
+        with open(path, "rb") as stream:
+            ours = sign.encode() in stream.read(HEAD)
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be replaced: {error.strerror or error}. {_advice(error)}"
+        ) from error
+    if not ours:
+        raise StorageError(
+            f"{path} is there and was not written by this program, so it stays. Choose another "
+            "folder, or move it away."
+        )
+
+
+def sweep_temporaries(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
+    """Remove the temporary files that a killed process left beside files of these names.
+
+    Only names that `atomic_write` makes are removed, only plain files, and in this folder alone.
+    """
+    wanted = tuple(names)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
+        for entry in found:
+            if is_temporary(entry.name, wanted) and entry.is_file(follow_symlinks=False):
+                os.unlink(entry)
+
+
+def is_temporary(name: str, names: Iterable[str]) -> bool:
+    """Whether `atomic_write` makes temporary files of this name for files of those names."""
+    return any(re.fullmatch(rf"{re.escape(_begin(each))}\w{{8}}\.tmp", name) for each in names)
+
+
+def _begin(name: str) -> str:
+    """First part of a temporary file's name, which no file system finds too long."""
+    return f"{MARK}{name[:40]}."
+
+
 def _advice(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "Free some space; files that were there are untouched."
+    if error.errno == errno.ENAMETOOLONG:
+        return "Give a shorter name."
     return "Choose another place, or make this one a folder that you may write to."
 
 
 def _write_beside(target: Path, content: bytes | str, waiting: dict[Path, str]) -> None:
     _make_folder(target.parent)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_begin(target.name), suffix=".tmp")
     waiting[target] = name
     with os.fdopen(handle, "wb") as stream:
         stream.write(content.encode() if isinstance(content, str) else content)

@@ -85,3 +85,19 @@ def test_somebodys_folder_stays(tmp_path, capsys):
     assert main(["demo"]) == FoldError.exit_code
     assert "demo/folded holds something else" in capsys.readouterr().err
     assert not (tmp_path / "demo" / "run").exists()
+
+
+@pytest.mark.parametrize("name", demo.MADE)
+def test_somebodys_file_stays(tmp_path, capsys, name):
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / name).write_text("years")
+    assert main(["demo"]) == 6
+    assert f"demo/{name} is there and was not written by this program" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == [name]
+    assert (tmp_path / "demo" / name).read_text() == "years"
+
+
+def test_the_commands_that_it_prints_can_be_copied(tmp_path):
+    assert demo._measure(tmp_path / "my demo") == (
+        f"stiffnet measure '{tmp_path}/my demo' --data digits"
+    )

@@ -1,13 +1,17 @@
 """`stiffnet train` as a user meets it: a run, its going on, and one sentence for each mistake."""
 
 import json
+import os
+import shlex
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from stiffnet.cli.main import main
+from stiffnet.report.stiffness import StiffnessReport
 
 TINY = ["--set", "epochs=2", "--set", "image_size=8", "--set", "batch_size=16"]
 
@@ -81,6 +85,16 @@ def test_an_empty_class_is_named(pictures, capsys):
     assert "cat" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("target", ["loop.png", "other.png"])
+def test_a_loop_of_links_is_a_sentence(pictures, capsys, target):
+    (pictures / "train/cat/loop.png").symlink_to(target)
+    (pictures / "train/cat/other.png").symlink_to("loop.png")
+    assert train("--data", str(pictures)) == 3
+    said = capsys.readouterr().err
+    assert "is a link that leads back to itself. Take it away" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_bad_image_is_named_or_left_out(pictures, capsys):
     (pictures / "train" / "cat" / "3.png").write_bytes(b"<html>")
     assert train("--data", str(pictures)) == 3
@@ -90,6 +104,59 @@ def test_a_bad_image_is_named_or_left_out(pictures, capsys):
     said = capsys.readouterr().err
     assert "3.png" in said
     assert "1 of 24 images is left out" in said
+
+
+def test_leaving_out_bad_images_is_remembered(pictures, capsys):
+    (pictures / "train" / "cat" / "3.png").write_bytes(b"<html>")
+    assert train("--data", str(pictures), "--skip-bad-images") == 0
+    assert "skip_bad_images = true" in Path("run/recipe.toml").read_text()
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert "is finished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("data", "out"),
+    [
+        ("pictures", "run"),
+        ("folder:pictures", "."),
+        ("my own pictures", "my run"),
+        ("./digits", "it's"),
+        ("cifar10:pictures", "resnet18"),
+        ("generated:20", "-run"),
+    ],
+)
+def test_the_command_that_is_printed_last_works(pictures, capsys, data, out):
+    name = data.removeprefix("folder:")
+    if name != "generated:20" and name != "pictures":
+        pictures.rename(name)
+    spec = f"folder:{data}" if data.startswith("cifar10") else data
+    assert main(["train", "resnet20_cifar", "--data", spec, *TINY, f"--out={out}"]) == 0
+    said = capsys.readouterr().out
+    [command] = [line for line in said.splitlines() if line.startswith("Measure it:")]
+    program, *arguments = shlex.split(command.removeprefix("Measure it:"))
+    assert program == "stiffnet"
+    assert main([*arguments, "--out", "measured"]) == 0
+    accuracy = StiffnessReport.load("measured/report.json").accuracy
+    assert f"after the last epoch: {accuracy:.2%}" in said
+
+
+def test_a_finished_run_whose_data_are_gone_is_still_told(pictures, capsys):
+    assert train("--data", str(pictures)) == 0
+    shutil.rmtree(pictures)
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert "Test accuracy after the last epoch" in capsys.readouterr().out
+
+
+def test_nothing_to_resume_is_said_as_it_is(capsys, tmp_path):
+    assert main(["train", "--resume", "--out", "nowhere"]) == 2
+    assert capsys.readouterr().err.startswith("stiffnet: nowhere holds no run to resume. Give")
+    (tmp_path / "empty").mkdir()
+    assert main(["train", "--resume", "--out", "empty"]) == 2
+    assert capsys.readouterr().err.startswith("stiffnet: empty holds no run to resume. Give")
+    assert main(["train", "--resume"]) == 2
+    assert "`--resume` needs the folder of the run" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["empty"]
+    assert os.listdir(tmp_path / "empty") == []
 
 
 def test_a_network_of_other_classes_is_refused(capsys, pictures):

@@ -106,8 +106,8 @@ def test_what_is_there_is_not_fetched_again(tmp_path):
 def test_a_broken_connection_is_taken_up_again(tmp_path, fault, resumes):
     with pytest.raises(DataError, match="it goes on where it stopped"):
         download("cifar100", tmp_path, opener=Server(**fault))
-    assert everything(tmp_path) == [".cifar-100-binary.tar.gz.part"]
-    assert (tmp_path / ".cifar-100-binary.tar.gz.part").stat().st_size == 4000
+    assert everything(tmp_path) == [".stiffnet.cifar-100-binary.tar.gz.part"]
+    assert (tmp_path / ".stiffnet.cifar-100-binary.tar.gz.part").stat().st_size == 4000
     server, counts = Server(resumes=resumes), []
     download("cifar100", tmp_path, opener=server, on_bytes=counts.append)
     assert sum(counts) == len(ARCHIVE)
@@ -140,7 +140,7 @@ def test_a_server_without_end_is_stopped(tmp_path):
 
 
 def test_a_damaged_part_does_not_stay(tmp_path):
-    (tmp_path / ".cifar-100-binary.tar.gz.part").write_bytes(b"x" * 4000)
+    (tmp_path / ".stiffnet.cifar-100-binary.tar.gz.part").write_bytes(b"x" * 4000)
     with pytest.raises(CorruptFileError, match="another file than is known as cifar100"):
         download("cifar100", tmp_path, opener=Server())
     download("cifar100", tmp_path, opener=Server())
@@ -155,17 +155,15 @@ def test_an_archive_without_the_files_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(SOURCES, "cifar100", source)
     with pytest.raises(CorruptFileError, match="does not hold cifar100"):
         download("cifar100", tmp_path, opener=Server(other))
-    assert everything(tmp_path) == ["cifar-100-binary.tar.gz"]
+    assert everything(tmp_path) == [".stiffnet.cifar-100-binary.tar.gz.part"]
 
 
 @pytest.mark.parametrize("left", ["part", "archive", "unpacked", "unpacked whole"])
 def test_whatever_a_killed_run_left_the_next_one_is_complete(tmp_path, left):
-    if left == "part":
-        (tmp_path / ".cifar-100-binary.tar.gz.part").write_bytes(ARCHIVE[:500])
-    else:
-        (tmp_path / "cifar-100-binary.tar.gz").write_bytes(ARCHIVE)
+    come = ARCHIVE[:500] if left == "part" else ARCHIVE
+    (tmp_path / ".stiffnet.cifar-100-binary.tar.gz.part").write_bytes(come)
     if left.startswith("unpacked"):
-        half = tmp_path / ".cifar-100-binary.unpacked" / "cifar-100-binary"
+        half = tmp_path / ".stiffnet.cifar-100-binary.unpacked" / "cifar-100-binary"
         half.mkdir(parents=True)
         (half / "train.bin").write_bytes(RECORDS)
         if left.endswith("whole"):
@@ -181,6 +179,27 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     with pytest.raises(StorageError, match="is not the whole of cifar100"):
         download("cifar100", tmp_path, opener=Server())
     assert everything(tmp_path) == ["cifar-100-binary", "cifar-100-binary/train.bin"]
+
+
+def test_an_archive_of_somebodys_own_is_used_and_stays(tmp_path):
+    own = tmp_path / "cifar-100-binary.tar.gz"
+    own.write_bytes(ARCHIVE)
+    server = Server()
+    download("cifar100", tmp_path, opener=server)
+    assert server.asked == []
+    assert own.read_bytes() == ARCHIVE
+    assert everything(tmp_path) == sorted([*WHOLE, own.name])
+
+
+def test_another_file_of_the_archives_name_stays(tmp_path):
+    other = tmp_path / "cifar-100-binary.tar.gz"
+    other.write_text("mine")
+    with pytest.raises(StorageError, match=r"is not the archive of cifar100, so it stays"):
+        fetch_archive("cifar100", tmp_path, opener=Server())
+    assert everything(tmp_path) == [other.name]
+    download("cifar100", tmp_path, opener=Server())
+    assert other.read_text() == "mine"
+    assert everything(tmp_path) == sorted([*WHOLE, other.name])
 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_fetched(tmp_path):

@@ -269,6 +269,19 @@ def test_thirty_two_bits_a_pixel_are_refused(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["cat/loop.png", "cat/loop", "cat/sub/loop.jpg", "loop", "cat/0"])
+def test_a_link_to_itself_is_a_sentence_or_nothing(tmp_path, name):
+    (tmp_path / "cat" / "sub").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(tmp_path / "cat" / "1.png")
+    link = tmp_path / name
+    link.symlink_to(".." if link.name == "0" else link.name)
+    if link.name == "0" or (link.suffix == "" and link.parent != tmp_path):
+        assert image_folder(tmp_path).files == ("cat/1.png",)
+        return
+    with pytest.raises(DataError, match=f"{link}.* Take it away"):
+        image_folder(tmp_path)
+
+
 @pytest.mark.parametrize("where", ["class", "folder", "file"])
 def test_a_link_that_leaves_the_folder_is_refused(tmp_path, where):
     outside, root = tmp_path / "outside", tmp_path / "root"

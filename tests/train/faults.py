@@ -26,6 +26,7 @@ from PIL import Image
 
 from stiffnet.cli.main import main
 from stiffnet.data.images import ImageSet, Preparation
+from stiffnet.files import MARK
 from stiffnet.network.folder import MANIFEST
 from stiffnet.train import build, run
 from stiffnet.train.checkpoint import About
@@ -292,7 +293,7 @@ def at_disk_call(number: int, act: Callable[[], object], log: Path) -> None:
 def subject(what: int | str | os.PathLike[str]) -> str:
     """Name of the file behind a path or a descriptor, without its random part."""
     path = os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else os.fspath(what)
-    return re.sub(r"^\.(.*)\.\w+\.tmp$", r"\1", os.path.basename(path))
+    return re.sub(r"^\.stiffnet\.(.*)\.\w+\.tmp$", r"\1", os.path.basename(path))
 
 
 def at_file(name: str, nth: int, act: Callable[[], object], operation: str = "fsync") -> None:
@@ -308,11 +309,23 @@ def at_file(name: str, nth: int, act: Callable[[], object], operation: str = "fs
         return real(*args, **kwargs)
 
     where, of = {
-        "mkstemp": (tempfile, lambda **options: options["prefix"].strip(".")),
+        "mkstemp": (tempfile, lambda **options: options["prefix"].removeprefix(MARK).strip(".")),
         "fsync": (os, subject),
         "replace": (os, lambda source, target: os.path.basename(target)),
     }[operation]
     setattr(where, operation, partial(watched, getattr(where, operation), of))
+
+
+class Stopper(run.Audience):
+    """Ends a run in this process, as SIGTERM does, after some steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def step(self, images, tally):
+        self.steps -= 1
+        if not self.steps:
+            strike(signal.SIGTERM)
 
 
 def full_disk() -> None:

@@ -1,5 +1,6 @@
 """Damaged checkpoints: each is found out, the one before is used, and the run says so."""
 
+import os
 import random
 import shutil
 from collections import Counter
@@ -16,9 +17,9 @@ from stiffnet.train.checkpoint import (
     checkpoints,
     newest_whole,
     read_checkpoint,
-    sweep,
     write_checkpoint,
 )
+from stiffnet.train.folder import RunFolder
 from train import faults
 from train.faults import ABOUT, EVERYTHING, begin, finish, kept, outcome, tell
 
@@ -62,10 +63,10 @@ def damages(flips: int, cuts: int):
 @pytest.mark.parametrize("kinds", [damages(40, 20), damages(1_000, 200)])
 def test_every_flipped_bit_and_every_cut_is_found_out(run_folder, kinds):
     rng, count = random.Random(len(kinds)), Counter()
-    folder = run_folder / "checkpoints"
+    folder, run = run_folder / "checkpoints", RunFolder(run_folder).owner
     newest = folder / NEWEST
     files = sorted(newest.iterdir())
-    assert len(files) == 6
+    assert len(files) == 7
     for number, damage in enumerate(kinds):
         file = files[number % len(files)]
         before = file.read_bytes()
@@ -74,7 +75,7 @@ def test_every_flipped_bit_and_every_cut_is_found_out(run_folder, kinds):
             read_checkpoint(newest)
         assert type(found.value) is CorruptFileError
         assert str(file) in str(found.value)
-        where, problems = newest_whole(folder)
+        where, problems = newest_whole(folder, run)
         assert where == folder / PREVIOUS
         assert problems == [str(found.value)]
         aside = folder / f"damaged-{NEWEST}"
@@ -137,7 +138,7 @@ def test_a_damaged_best_checkpoint_costs_the_best_network_and_not_the_last(broke
 @pytest.mark.parametrize("part", ["weights.safetensors", "optimizer.safetensors", "state.json"])
 def test_a_missing_part_is_damage(run_folder, part):
     (run_folder / "checkpoints" / NEWEST / part).unlink()
-    where, problems = newest_whole(run_folder / "checkpoints")
+    where, problems = newest_whole(run_folder / "checkpoints", RunFolder(run_folder).owner)
     assert where == run_folder / "checkpoints" / PREVIOUS
     assert len(problems) == 1
     assert f"{NEWEST}/{part} is missing" in problems[0]
@@ -147,11 +148,12 @@ def test_what_has_no_manifest_was_never_a_checkpoint_and_is_swept(run_folder):
     folder = run_folder / "checkpoints"
     (folder / NEWEST / MANIFEST).unlink()
     (folder / "epoch-0009-step-000000099").mkdir()
-    (folder / NEWEST / ".state.json.abc.tmp").write_text("half")
-    (run_folder / ".log.jsonl.abc.tmp").write_text("half")
-    sweep(folder)
+    (folder / NEWEST / ".stiffnet.state.json.a1b2c3d4.tmp").write_text("half")
+    (run_folder / ".stiffnet.log.jsonl.a1b2c3d4.tmp").write_text("half")
+    run = RunFolder(run_folder)
+    run.sweep(run.owner)
     assert faults.left_over(run_folder) == []
-    assert newest_whole(folder) == (folder / PREVIOUS, [])
+    assert newest_whole(folder, run.owner) == (folder / PREVIOUS, [])
 
 
 def test_without_a_checkpoint_a_run_begins_at_step_0_and_says_so(broken_off, run_folder):
@@ -211,7 +213,15 @@ def test_what_a_kill_between_writing_and_removing_left_goes_with_the_next_checkp
 def test_nothing_that_is_being_removed_looks_whole(tmp_path, monkeypatch):
     for epoch in range(1, 4):
         put(tmp_path, epoch, 10 * epoch)
-    seen = []
-    monkeypatch.setattr("shutil.rmtree", lambda path, **_: seen.append((path / MANIFEST).exists()))
+    real, seen = os.unlink, []
+
+    def unlink(path, *args, **kwargs):
+        seen.append((Path(path).name, (Path(path).parent / MANIFEST).exists()))
+        real(path, *args, **kwargs)
+
+    monkeypatch.setattr("os.unlink", unlink)
     put(tmp_path, 4, 40)
-    assert seen == [False]
+    gone = [(name, whole) for name, whole in seen if not name.endswith(".tmp")]
+    assert gone[0] == (MANIFEST, True)
+    assert gone[-1] == ("run.json", False)
+    assert not any(whole for _, whole in gone[1:])

@@ -238,7 +238,7 @@ UNTYPED = {
     "a best that leaves the folder": {"best": {"epoch": "../../canary", "step": 1}},
     "a tally of text": {"tally": {"loss": COMMAND, "hits": [1, 1, 1]}},
     "seconds of text": {"seconds": COMMAND},
-    "samples of text": {"samples": COMMAND},
+    "a number that no run has": {"samples": 3},
     "a scaler of text": {"precision": COMMAND},
 }
 

@@ -22,6 +22,7 @@ from stiffnet.train.checkpoint import (
     sweep,
     write_checkpoint,
 )
+from stiffnet.train.identity import RUN
 from train import faults
 from train.faults import (
     ABOUT,
@@ -219,16 +220,21 @@ def calls(monkeypatch):
     return seen
 
 
-def test_parts_reach_the_disk_before_their_names_and_the_manifest_comes_last(tmp_path, calls):
+def test_the_owner_comes_first_then_parts_before_their_names_and_the_manifest_last(tmp_path, calls):
     path = write_checkpoint(tmp_path, ABOUT, *checkpoint_of(1))
     parts = sorted(part.name for part in path.iterdir())
-    assert len(parts) == 6
-    last = [index for index, call in enumerate(calls) if call == ("fsync", path.name)]
+    assert len(parts) == 7
+    first, middle, last = (
+        index for index, call in enumerate(calls) if call == ("fsync", path.name)
+    )
     for part in parts:
         content, name = calls.index(("fsync", part)), calls.index(("replace", part, part))
-        assert content < name < last[-1]
-        if part != MANIFEST:
-            assert name < last[0] < calls.index(("fsync", MANIFEST))
+        assert content < name < last
+        if part == RUN:
+            assert name < first
+        elif part != MANIFEST:
+            assert first < content
+            assert name < middle < calls.index(("fsync", MANIFEST))
     assert len(calls) >= 2 * len(parts) + 2
 
 

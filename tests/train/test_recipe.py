@@ -1,9 +1,11 @@
 """A recipe cannot contradict itself, and its name depends on what it says and on nothing else."""
 
+import itertools
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
+from naming import case
 from stiffnet.errors import RecipeError
 from stiffnet.train.recipe import KINDS, Recipe, place_free
 
@@ -21,6 +23,7 @@ OTHER = {  # of each field another value, and what it needs beside it
     "epochs": (165, {}),
     "batch_size": (129, {}),
     "image_size": (32, {}),
+    "skip_bad_images": (True, {}),
     "optimizer": ("adamw", {}),
     "learning_rate": (0.2, {}),
     "momentum": (0.8, {}),
@@ -64,9 +67,9 @@ def test_every_field_is_in_the_fingerprint():
 
 
 def test_the_fingerprint_is_that_of_other_machines_and_sessions():
-    assert Recipe().fingerprint == "d3f839cd8a48"
+    assert Recipe().fingerprint == "566de2b9bee9"
     given = Recipe(data="folder:/data/kätzchen", **MULTISTEP, learning_rate=1e-5, seed=2**63 - 1)
-    assert given.fingerprint == "1067bddf1b75"
+    assert given.fingerprint == "879bbeda9a15"
 
 
 @pytest.mark.parametrize(
@@ -242,13 +245,15 @@ def test_a_contradiction_is_refused_with_field_value_and_remedy(wrong, message):
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize(
-    "value", [None, b"x", {}, object(), [None], [[]], float("nan"), 1j, 10**400, "__import__('os')"]
-)
-def test_no_field_takes_what_is_not_of_its_kind(name, value):
-    if KINDS[name] is str and isinstance(value, str):
-        assert getattr(Recipe(**{name: value}), name) == value  # only a text, which names nothing
-    else:
-        with pytest.raises(RecipeError, match=f"`{name}` is .*; it must be "):
-            Recipe(**{name: value})
+STRANGE = (None, b"x", {}, object(), [None], [[]], float("nan"), 1j, 10**400, "__import__('os')")
+
+
+def test_no_field_takes_what_is_not_of_its_kind():
+    for name, value in itertools.product(KINDS, STRANGE):
+        with case(name, value if value != 10**400 else "10**400"):
+            if KINDS[name] is str and isinstance(value, str):
+                # only a text, which names nothing
+                assert getattr(Recipe(**{name: value}), name) == value
+            else:
+                with pytest.raises(RecipeError, match=f"`{name}` is .*; it must be "):
+                    Recipe(**{name: value})

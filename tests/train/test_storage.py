@@ -15,6 +15,7 @@ import pytest
 
 from stiffnet.network.folder import MANIFEST
 from stiffnet.train.checkpoint import newest_whole
+from stiffnet.train.folder import RunFolder
 from train import faults
 from train.faults import EVERYTHING, begin, finish, kept, left_over, outcome, until
 
@@ -71,7 +72,7 @@ def test_whatever_cannot_be_written_ends_the_run_and_loses_nothing(
     assert "Traceback" not in life.said
     assert not list(out.rglob("*.tmp"))
     if life.drawn:
-        where, problems = newest_whole(out / "checkpoints")
+        where, problems = newest_whole(out / "checkpoints", RunFolder(out).owner)
         assert problems == []
         assert where.exists()
     if (out / "log.jsonl").exists():
@@ -88,7 +89,7 @@ def test_a_full_disk_ends_the_run_and_the_run_goes_on_when_there_is_space(tmp_pa
         assert "No space left on device. Free some space" in life.said
         assert len(life.drawn) >= 1
         assert left_over(out) == []
-        where, problems = newest_whole(out / "checkpoints")
+        where, problems = newest_whole(out / "checkpoints", RunFolder(out).owner)
         assert (where.name, problems) == (kept(out)[-1], [])
         subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
         finish(EVERYTHING, out)

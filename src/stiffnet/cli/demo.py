@@ -1,5 +1,6 @@
 """``stiffnet demo``: train a small network on embedded images, measure it, and fold it."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ SETTINGS = {
     "crop": "none",
     "flip": False,  # a mirrored digit is another one
 }
+MADE = ("before.json", "after.json", "report.html")
 TIMED = 64  # images in a pass that is timed
 PASSES = 15  # of each form of the network
 
@@ -42,6 +44,7 @@ def demo(
 
     from stiffnet.cli.fold import refuse_strangers
     from stiffnet.cli.following import Follower
+    from stiffnet.cli.results import check_places
     from stiffnet.data.digits import digits
     from stiffnet.files import atomic_write_all
     from stiffnet.network.load import open_model
@@ -57,6 +60,7 @@ def demo(
     )
     folder, folded = out / "run", out / "folded"
     refuse_strangers(folded)
+    check_places(out, *MADE)
     with Follower(recipe, folder) as follower:
         # A demo that was there gives way; somebody's own run does not.
         again = _is_demo(folder / "recipe.toml", recipe)
@@ -73,21 +77,27 @@ def demo(
         heading=f"{MODEL} with {ATTENTION} on digits: trained, measured, folded",
         fold=forms,
     )
-    made = {"before.json": before.to_json(), "after.json": after.to_json(), "report.html": shown}
-    atomic_write_all({out / name: content for name, content in made.items()})
+    made = zip(MADE, (before.to_json(), after.to_json(), shown), strict=True)
+    atomic_write_all({out / name: content for name, content in made})
     console = Console()
     console.print(after)
     console.print(
         f"TNS went from {number(before.tns)} to {number(after.tns)}, "
         f"accuracy from {before.accuracy:.1%} to {after.accuracy:.1%}.\n"
         f"{plain(saving(forms))}\n"
-        f"Measure it again: stiffnet measure {result.folder.final} --data digits\n"
-        f"Or folded:        stiffnet measure {folded} --data digits\n"
+        f"Measure it again: {_measure(result.folder.final)}\n"
+        f"Or folded:        {_measure(folded)}\n"
         f"The report: {out / 'report.html'}",
         markup=False,
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _measure(folder: Path) -> str:
+    from stiffnet.cli.results import as_argument
+
+    return shlex.join(["stiffnet", "measure", as_argument(folder), "--data", "digits"])
 
 
 def _look(

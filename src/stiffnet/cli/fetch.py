@@ -1,5 +1,6 @@
 """``stiffnet fetch``: a public data set onto this machine."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -21,4 +22,4 @@ def fetch(
         raise UnknownNameError(unknown("data set to fetch", name, SOURCES))
     with progress(f"fetching {name}", SOURCES[name].size) as advance:
         download(name, folder, on_bytes=advance)
-    print(f"Use it as `--data {name}:{folder}`.")
+    print(f"Use it as `--data {shlex.quote(f'{name}:{folder}')}`.")

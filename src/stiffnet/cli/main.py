@@ -1,53 +1,16 @@
-"""The command ``stiffnet``: one file per command, torch imported only inside one."""
+"""The command ``stiffnet``: signals first, then everything that takes time to import."""
 
-import io
+import os
 import signal
 import sys
-from collections.abc import Sequence
-from types import FrameType
-from typing import Annotated
 
-import typer
-
-from stiffnet.cli.demo import demo
-from stiffnet.cli.fetch import fetch
-from stiffnet.cli.fold import fold
-from stiffnet.cli.listing import listing
-from stiffnet.cli.measure import measure
-from stiffnet.cli.stripes import stripes
-from stiffnet.cli.train import train
-from stiffnet.errors import StiffnetError, StorageError
-
-app = typer.Typer(
-    name="stiffnet",
-    help="Measure how stiff residual networks are, attach attention to them, fold it away.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(demo)
-app.command()(fetch)
-app.command()(fold)
-app.command()(measure)
-app.command()(stripes)
-app.command()(train)
-app.command("list")(listing)
+TYPE_CHECKING = False  # as type checkers know it; `typing` would take its time
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
 
 
-@app.callback(invoke_without_command=True)
-def _options(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.")
-    ] = False,
-) -> None:
-    if show_version:
-        from stiffnet import __version__
-
-        print(f"stiffnet {__version__}")
-        raise typer.Exit
-
-
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: "Sequence[str] | None" = None) -> int:
     """Run one command and return its exit status.
 
     A deliberate error is one sentence on stderr with its own status, a misspelt option 2; Ctrl-C
@@ -55,8 +18,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    from stiffnet.cli.app import app
+    from stiffnet.errors import StiffnetError, StorageError
+
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal may not know every sign
+        if hasattr(stream, "reconfigure"):  # a terminal may not know every sign
             stream.reconfigure(errors="replace")
     try:
         app(args=argv, prog_name="stiffnet")
@@ -65,14 +31,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"stiffnet: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        print(f"stiffnet: {error.strerror or error}.", file=sys.stderr)
+        print(f"stiffnet: {_told(error)}", file=sys.stderr)
         return StorageError.exit_code
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     return 0
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _told(error: OSError) -> str:
+    """Say which file or folder an error of the system is about, and what can be done."""
+    paths = [path for path in (error.filename, error.filename2) if path is not None]
+    named = " and ".join(path if isinstance(path, str) else repr(path) for path in paths)
+    if not named:
+        return f"{error.strerror or error}."
+    return (
+        f"{named} could not be read or written: {error.strerror or error}. Check the name, the "
+        "permissions and the disk, or give another place."
+    )
+
+
+def _stop(number: int, frame: "FrameType | None") -> None:
+    """End the command: by an exception, so that what is being written is tidied up.
+
+    Within an import the process ends at once. Nothing is being written then, and an exception
+    might be lost there, or be reported as another one.
+    """
     word = "interrupted" if number == signal.SIGINT else "terminated"
-    print(f"stiffnet: {word}.", file=sys.stderr)
+    print(f"stiffnet: {word}.", file=sys.stderr, flush=True)
+    if _is_importing(frame):
+        os._exit(128 + number)
     raise SystemExit(128 + number)
+
+
+def _is_importing(frame: "FrameType | None") -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False

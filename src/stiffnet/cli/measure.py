@@ -59,16 +59,15 @@ def measure(
     folders, with the published ImageNet weights of timm and torchvision, and with --classes. The
     data's classes are then found among them by name, WordNet number or, for ImageNet, number.
     """
-    from stiffnet.cli.results import facts_of, file_name, show
+    from stiffnet.cli.results import check_places, facts_of, file_name, show
     from stiffnet.data import open_data
     from stiffnet.data.images import part_of
-    from stiffnet.files import check_writable
     from stiffnet.measure import measure as run
     from stiffnet.report.stiffness import page
     from stiffnet.train.ranks import make_fabric
 
     folder = out or Path("stiffness") / file_name(model)
-    check_writable(folder)
+    check_places(folder, "report.json", "report.html")
     images = open_data(data)
     said = _said(classes)
     loaded = _open(model, weights, attention, num_classes, said, images, seed)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from stiffnet.network.load import LoadedModel
 
+SIGNS = {".json": '"format": "stiffnet ', ".html": " · stiffnet</title>"}  # of files of ours
+
 
 def file_name(name: str) -> str:
     """Make a name that any file system takes.
@@ -22,6 +24,28 @@ def file_name(name: str) -> str:
     'torchvision_resnet18'
     """
     return re.sub(r"[^\w.-]+", "_", Path(name).name)
+
+
+def as_argument(path: Path) -> str:
+    """Write a path so that a command does not take it for an option.
+
+    >>> as_argument(Path("-run")), as_argument(Path("run"))
+    ('./-run', 'run')
+    """
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def check_places(folder: Path, *names: str) -> None:
+    """See, before long work, that files can be written to a folder, and whose they would replace.
+
+    Raises:
+        StorageError: If they cannot be written, or one of them is there and is not ours.
+    """
+    from stiffnet.files import check_replaceable, check_writable
+
+    check_writable(folder)
+    for name in names:
+        check_replaceable(folder / name, SIGNS[Path(name).suffix])
 
 
 def command() -> str:
@@ -59,6 +83,7 @@ def show(report: "RichCast", folder: Path, files: Mapping[str, str]) -> None:
 
     console = Console()
     console.print(report)
+    check_places(folder, *files)  # again, since that was some time ago
     written = atomic_write_all({folder / name: content for name, content in files.items()})
     told = " and ".join(map(str, written))
     console.print(f"Written: {told}", markup=False, highlight=False)

@@ -37,9 +37,8 @@ def stripes(
     Of a run that was trained with `--attention-values`, also how the values settled.
     """
     from stiffnet.cli.fold import places
-    from stiffnet.cli.results import facts_of, file_name, show
+    from stiffnet.cli.results import check_places, facts_of, file_name, show
     from stiffnet.data import open_data
-    from stiffnet.files import check_writable
     from stiffnet.network.load import is_model_name, open_model
     from stiffnet.report.stripes import page
     from stiffnet.stripes.growth import growth as follow
@@ -48,7 +47,7 @@ def stripes(
     from stiffnet.train.ranks import make_fabric
 
     folder = out or Path("stripes") / file_name(str(Path(source).resolve()))
-    check_writable(folder)
+    check_places(folder, "stripes.json", "stripes.html")
     images = open_data(data)
     named = is_model_name(source) or not Path(source).exists()
     loaded = open_model(source if named else places(Path(source))[0])

@@ -83,7 +83,16 @@ def train(
     check_device(device)
     for name in tracker:
         check_tracker(name)
-    wanted = _recipe(recipe, model, data, attention, seed, settings, out if resume else None)
+    if resume:
+        _check_resumable(out, again=again, named=bool(model or recipe))
+    said: dict[str, object] = {
+        "model": model,
+        "data": data,
+        "attention": attention,
+        "seed": seed,
+        "skip_bad_images": skip_bad_images or None,
+    }
+    wanted = _recipe(recipe, said, settings, out if resume else None)
     folder = out or Path("runs") / f"{file_name(wanted.model)}-{wanted.fingerprint}"
     with Follower(wanted, folder, tracker) as follower:
         result = run(
@@ -101,7 +110,6 @@ def train(
                 save_every=save_every,
                 tns=tns,
                 attention_values=attention_values,
-                skip_bad_images=skip_bad_images,
             ),
             audience=follower,
         )
@@ -109,31 +117,37 @@ def train(
         print(_told(result, wanted))
 
 
+def _check_resumable(out: Path | None, *, again: bool, named: bool) -> None:
+    """Say what is wrong with a `--resume` before anything else is looked at."""
+    from stiffnet.errors import CheckpointError, RecipeError
+    from stiffnet.train.folder import RunFolder
+
+    if again:
+        raise RecipeError(
+            "`--resume` goes on with a run, and `--again` takes it away. Give one of the two."
+        )
+    if out is None and not named:
+        raise RecipeError("`--resume` needs the folder of the run. Give it with `--out DIR`.")
+    if out is not None and not RunFolder(out).recipe.exists():
+        raise CheckpointError(
+            f"{out} holds no run to resume. Give the folder of one with `--out`, or leave out "
+            "`--resume` to begin one there."
+        )
+
+
 def _recipe(
-    recipe: str,
-    model: str,
-    data: str,
-    attention: str,
-    seed: int | None,
-    settings: list[str],
-    there: Path | None,
+    recipe: str, said: "dict[str, object]", settings: list[str], there: Path | None
 ) -> "Recipe":
     """Put the recipe together: the run's own when it is resumed, and what was said on top."""
     from stiffnet.errors import RecipeError
     from stiffnet.train.reading import build_recipe
 
-    if there is not None and not recipe and (there / "recipe.toml").exists():
+    if there is not None and not recipe:
         recipe = str(there / "recipe.toml")
-    elif not model and not recipe:
+    elif not said["model"] and not recipe:
         raise RecipeError(
             "No network was given. Write its name, as in `stiffnet train resnet20_cifar`."
         )
-    said: dict[str, object] = {
-        "model": model,
-        "data": data,
-        "attention": attention,
-        "seed": seed,
-    }
     known = {key: value for key, value in said.items() if value not in ("", None)}
     pairs: dict[str, str] = {}
     for text in settings:
@@ -154,18 +168,31 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _told(result: "Result", recipe: "Recipe") -> str:
+    from stiffnet.cli.results import as_argument
     from stiffnet.network.folded import split_attention
 
     last, best = result.history[-1], result.best
     _, constant = split_attention(recipe.attention)
-    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', str(result.folder.path)])}\n"
+    final, tests = as_argument(result.folder.final), _tests_of(recipe.data)
+    measure = shlex.join(["stiffnet", "measure", final, "--data", tests])
+    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', as_argument(result.folder.path)])}\n"
     return (
         f"Test accuracy after the last epoch: {last['test_top1']:.2%} (top-5 "
         f"{last['test_top5']:.2%}). Best epoch, chosen on the test set: {best['epoch']}, "
         f"{best['test_top1']:.2%}.\n"
         f"The network: {result.folder.final}\n"
-        f"Measure it:  {shlex.join(['stiffnet', 'measure', str(result.folder.final)])} "
-        f"--data {shlex.quote(recipe.data)}\n"
+        f"Measure it:  {measure}\n"
         f"{fold if constant else ''}"
         f"The log:     {result.folder.log}"
     )
+
+
+def _tests_of(data: str) -> str:
+    """Return what `measure` takes for the test images of the run."""
+    from stiffnet.data import spec_of_tests
+    from stiffnet.errors import DataError
+
+    try:
+        return spec_of_tests(data)
+    except DataError:  # a finished run whose data are elsewhere by now
+        return data

@@ -57,6 +57,18 @@ def open_splits(
     return train, agreeing(test, train.classes, train.name, test.name)
 
 
+def spec_of_tests(spec: str | os.PathLike[str]) -> str:
+    """Return what `open_data` takes, without a split, for the test images that `open_splits` opens.
+
+    >>> spec_of_tests("cifar10:photos")
+    'cifar10:photos'
+    """
+    name, place = _parted(spec)
+    if name != "folder":
+        return os.fspath(spec)
+    return f"folder:{split_folder(_folder(place), TESTING)}"
+
+
 def _parted(spec: str | os.PathLike[str]) -> tuple[str, str]:
     """Return a data set's name and its place."""
     text = os.fspath(spec)

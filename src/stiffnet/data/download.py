@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from stiffnet.data.archive import extract
 from stiffnet.errors import CorruptFileError, DataError, StorageError, UnknownNameError
-from stiffnet.files import check_writable
+from stiffnet.files import MARK, check_writable
 from stiffnet.registry import unknown
 
 CHUNK = 1 << 20
@@ -125,15 +125,18 @@ def download(
         raise StorageError(
             f"{target} is there, but is not the whole of {name}. Take it away, and try again."
         )
-    archive = fetch_archive(name, folder, on_bytes=on_bytes, opener=opener)
-    workplace = Path(folder) / f".{source.folder}.unpacked"
+    own = Path(folder) / source.file
+    given = _is_archive(own, source)  # somebody's own, which is not ours to remove
+    archive = own if given else _verified(name, folder, on_bytes, opener or https_only)
+    workplace = Path(folder) / f"{MARK}{source.folder}.unpacked"
     try:
         shutil.rmtree(workplace, ignore_errors=True)  # that an interrupted call left
         unpacked = extract(archive, workplace) / source.folder
         if not _complete(unpacked, source):
             raise CorruptFileError(f"{archive} does not hold {name}. Take it away, and try again.")
         os.replace(unpacked, target)
-        archive.unlink()
+        if not given:
+            archive.unlink()
     except OSError as error:
         raise _not_written(target, error) from error
     finally:
@@ -150,21 +153,35 @@ def fetch_archive(
 ) -> Path:
     """Fetch a data set's archive, unless it is there; its file appears when its SHA-256 is right.
 
-    Arguments and errors are those of `download`.
+    Arguments and errors are those of `download`. Another file in its place stays.
     """
     source = _source(name)
     target = Path(folder) / source.file
-    check_writable(folder)
-    if (
-        target.is_file()
-        and target.stat().st_size == source.size
-        and _sha256(target) == source.sha256
-    ):
+    if _is_archive(target, source):
         return target
-    part = target.with_name(f".{source.file}.part")
+    if os.path.lexists(target):
+        raise StorageError(
+            f"{target} is there, and is not the archive of {name}, so it stays. Move it away, or "
+            "choose another folder."
+        )
+    part = _verified(name, folder, on_bytes, opener or https_only)
+    try:
+        os.replace(part, target)
+    except OSError as error:
+        raise _not_written(target, error) from error
+    return target
+
+
+def _verified(
+    name: str, folder: str | os.PathLike[str], on_bytes: Callable[[int], None], opener: Opener
+) -> Path:
+    """Bring the archive to a file whose name is ours alone, and see that it is the one wanted."""
+    source = _source(name)
+    check_writable(folder)
+    part = Path(folder) / f"{MARK}{source.file}.part"
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
-        _receive(source, part, on_bytes, opener or https_only)
+        _receive(source, part, on_bytes, opener)
         found = _sha256(part)
         if part.stat().st_size != source.size or found != source.sha256:
             part.unlink()
@@ -172,10 +189,13 @@ def fetch_archive(
                 f"{source.url} gave another file than is known as {name}: its SHA-256 begins with "
                 f"{found[:12]}, not {source.sha256[:12]}. It was thrown away; try again later."
             )
-        os.replace(part, target)
     except OSError as error:
-        raise _not_written(target, error) from error
-    return target
+        raise _not_written(part, error) from error
+    return part
+
+
+def _is_archive(path: Path, source: Source) -> bool:
+    return path.is_file() and path.stat().st_size == source.size and _sha256(path) == source.sha256
 
 
 def https_only(url: str, start: int) -> AbstractContextManager[Response]:

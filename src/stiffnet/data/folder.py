@@ -160,11 +160,10 @@ def image_folder(root: str | os.PathLike[str]) -> ImageFolder:
     if not top.is_dir():
         raise DataError(f"{top} is not a folder. Give the one that holds a folder for each class.")
     try:
-        folders = sorted(
-            entry.name
-            for entry in os.scandir(top)
-            if entry.is_dir() and not entry.name.startswith(".")
-        )
+        with os.scandir(top) as entries:
+            folders = sorted(
+                entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
+            )
         if not folders:
             raise DataError(
                 f"{top} holds no folders. Make one for each class, and put its images there."
@@ -177,7 +176,8 @@ def image_folder(root: str | os.PathLike[str]) -> ImageFolder:
         found = [_images_below(top, name) for name in folders]
     except OSError as error:
         raise DataError(
-            f"{error.filename or top} could not be read: {error.strerror}. Check the permissions."
+            f"{error.filename or top} could not be read: {error.strerror}. Take it away, or check "
+            "the permissions."
         ) from error
     if not any(found):
         raise DataError(
@@ -221,7 +221,15 @@ def _images_below(root: Path, name: str) -> list[str]:
 
 
 def _refuse_escape(path: Path, inside: Path) -> None:
-    if path.is_symlink() and not path.resolve().is_relative_to(inside):
+    if not path.is_symlink():
+        return
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError) as error:  # which of them depends on Python's version
+        raise DataError(
+            f"{path} is a link that leads back to itself. Take it away, or point it to an image."
+        ) from error
+    if not target.is_relative_to(inside):
         raise DataError(
             f"{path} is a link that leaves the folder. Copy what it points to into the folder."
         )

@@ -1,14 +1,17 @@
 """Where a run stands, on the disk: the newest checkpoint, the one before, and the best.
 
 A checkpoint is a model folder (`stiffnet measure` takes it) with three more parts: the tensors
-of the optimizer, the averaged weights if there are any, and ``state.json``. Its manifest is written
-last and seals every part, so that a checkpoint is whole or is none.
+of the optimizer, the averaged weights if there are any, and ``state.json``. ``run.json`` is written
+first and says whose it is; the manifest is written last and seals every part, so that a checkpoint
+is whole or is none. What does not say that it is of the run is never removed or replaced.
 """
 
+import contextlib
+import itertools
+import os
 import re
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import safetensors
@@ -17,6 +20,7 @@ from torch import Tensor
 
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
+from stiffnet.files import atomic_write, is_temporary, sweep_temporaries
 from stiffnet.network.folder import (
     MANIFEST,
     WEIGHTS,
@@ -25,11 +29,14 @@ from stiffnet.network.folder import (
     stored_tensors,
     write_folder,
 )
+from stiffnet.train.identity import RUN, Identity, is_of, read_identity
 from stiffnet.train.state import State, read_state
 
 OPTIMIZER, AVERAGE, STATE = "optimizer.safetensors", "average.safetensors", "state.json"
-RECIPE = "recipe.toml"
-NAME = re.compile(r"epoch-(?P<epoch>\d+)-step-(?P<step>\d+)")
+RECIPE, LOG = "recipe.toml", "log.jsonl"
+PARTS = (MANIFEST, WEIGHTS, OPTIMIZER, AVERAGE, STATE, RECIPE, LOG, RUN)  # as they are removed
+NAME = re.compile(r"epoch-(?P<epoch>\d{4,})-step-(?P<step>\d{9,})")
+DAMAGED = "damaged-"  # begins the name of a checkpoint that was set aside
 KEPT = 2  # newest checkpoints, beside the best
 
 
@@ -43,6 +50,7 @@ class About:
     preparation: Preparation
     recipe: str  # as TOML
     made_by: Mapping[str, Fact]
+    identity: Identity = field(default_factory=Identity)
 
 
 @dataclass(frozen=True)
@@ -68,14 +76,16 @@ def write_checkpoint(folder: Path, about: About, tensors: Tensors, state: State)
     if tensors.average:
         parts[AVERAGE] = _packed(tensors.average)
     path = folder / checkpoint_name(len(state.history), state.step)
-    if (path / MANIFEST).exists():  # resumed from, and stopped before another step was done
-        return path
+    run = about.identity.run
+    if (path / MANIFEST).exists() and is_of(path, run):
+        return path  # resumed from, and stopped before another step was done
     try:
         write_model(path, about, tensors.weights, state, parts=parts)
     except StorageError:
-        shutil.rmtree(path, ignore_errors=True)  # a half one helps nobody, and takes space
+        if is_of(path, run):
+            discard(path)  # a half one helps nobody, and takes space
         raise
-    prune(folder, state)
+    prune(folder, state, run)
     return path
 
 
@@ -87,7 +97,18 @@ def write_model(
     *,
     parts: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a model folder of this run."""
+    """Write a model folder of this run, in place of one that it wrote before, if any.
+
+    Raises:
+        StorageError: If it could not be written, or something else is there, which stays.
+    """
+    if not is_of(path, about.identity.run) and _is_taken(path):
+        raise StorageError(
+            f"{path} is there and is not of this run, so it stays. Move it away, and go on with "
+            "`--resume`."
+        )
+    owner = about.identity.to_json()
+    atomic_write(path / RUN, owner)  # first, so that half of a folder says whose it is
     write_folder(
         path,
         weights,
@@ -96,8 +117,32 @@ def write_model(
         classes=about.classes,
         preparation=about.preparation,
         made_by={**about.made_by, "epochs": len(state.history), "steps": state.step},
-        parts={RECIPE: about.recipe.encode(), **(parts or {})},
+        parts={RECIPE: about.recipe.encode(), RUN: owner.encode(), **(parts or {})},
     )
+
+
+def discard(folder: Path) -> None:
+    """Remove the files of a model folder that a run wrote, and the folder if it is empty then.
+
+    What somebody else put there stays. The manifest goes first, so that nothing that is being
+    removed looks whole, and last the file that says whose it is.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for part in PARTS:
+        with contextlib.suppress(OSError):
+            os.unlink(folder / part)
+    sweep_temporaries(folder, PARTS)
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether something is there that an empty folder is not."""
+    if path.is_symlink() or not path.is_dir():
+        return os.path.lexists(path)
+    sweep_temporaries(path, [RUN])  # that a killed run left
+    return any(path.iterdir())
 
 
 def read_checkpoint(path: Path) -> tuple[Tensors, State]:
@@ -108,7 +153,7 @@ def read_checkpoint(path: Path) -> tuple[Tensors, State]:
         StorageError: If it cannot be read.
     """
     parts = read_folder(path).parts
-    missing = {OPTIMIZER, STATE, RECIPE} - set(parts)
+    missing = {OPTIMIZER, STATE, RECIPE, RUN} - set(parts)
     if missing:
         raise CheckpointError(
             f"{path} is a model, and no checkpoint: it has no {', '.join(sorted(missing))}. "
@@ -138,13 +183,23 @@ def checkpoint_name(epochs: int, steps: int) -> str:
     return f"epoch-{epochs:04d}-step-{steps:09d}"
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """Return the finished checkpoints in a folder, newest first, damaged ones among them."""
+def checkpoints(folder: Path, run: str = "") -> list[Path]:
+    """Return the finished checkpoints in a folder, newest first, damaged ones among them.
+
+    Those that say that they are of another run are left out.
+    """
+    return [
+        path for path in finished_folders(folder) if read_identity(path) is None or is_of(path, run)
+    ]
+
+
+def finished_folders(folder: Path) -> list[Path]:
+    """Return the finished checkpoints of any run in a folder, newest first."""
     found = [path for path in _folders(folder) if (path / MANIFEST).exists()]
     return sorted(found, key=_age, reverse=True)
 
 
-def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
+def newest_whole(folder: Path, run: str = "") -> tuple[Path | None, list[str]]:
     """Return the newest checkpoint that is as it was written, and what is wrong with newer ones.
 
     Damaged ones are set aside under another name.
@@ -153,16 +208,14 @@ def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
         CorruptFileError: If there are checkpoints, and all of them are damaged.
     """
     faults: dict[Path, str] = {}
-    for path in checkpoints(folder):
+    for path in checkpoints(folder, run):
         try:
             read_checkpoint(path)
         except (CheckpointError, StorageError) as error:
             faults[path] = str(error)
             continue
         for damaged in faults:
-            aside = damaged.with_name(f"damaged-{damaged.name}")
-            shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
-            damaged.rename(aside)
+            damaged.rename(unused(damaged.with_name(f"{DAMAGED}{damaged.name}")))
         return path, list(faults.values())
     if faults:
         raise CorruptFileError(
@@ -172,28 +225,81 @@ def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
     return None, []
 
 
-def prune(folder: Path, state: State) -> None:
-    """Remove checkpoints that are older than the newest ones and not the best."""
-    for path in checkpoints(folder)[KEPT:]:
+def unused(path: Path) -> Path:
+    """Return a path where nothing is: this one, or one with a number behind its name."""
+    others = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(2))
+    return next(each for each in itertools.chain([path], others) if not os.path.lexists(each))
+
+
+def prune(folder: Path, state: State, run: str = "") -> None:
+    """Remove checkpoints of a run that are older than the newest ones and not the best."""
+    for path in [path for path in checkpoints(folder, run) if is_of(path, run)][KEPT:]:
         if _age(path) != (state.best.get("step"), state.best.get("epoch")):
-            (path / MANIFEST).unlink(missing_ok=True)  # first, so that no half one looks whole
-            shutil.rmtree(path, ignore_errors=True)
+            discard(path)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a killed run left half written."""
+def sweep(folder: Path, run: str = "") -> None:
+    """Remove what a killed run left half written in its folder of checkpoints."""
     for path in _folders(folder):
-        if not (path / MANIFEST).exists():
-            shutil.rmtree(path, ignore_errors=True)
-    for pattern in (".*.tmp", "*/.*.tmp", "*/*/.*.tmp"):  # the run's, its networks', checkpoints'
-        for path in folder.parent.glob(pattern):
-            path.unlink(missing_ok=True)
+        if is_of(path, run) and not (path / MANIFEST).exists():
+            discard(path)
+            continue
+        sweep_temporaries(path, PARTS)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)  # one in which nothing was written yet
 
 
-def _folders(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+def discard_all(folder: Path, run: str) -> None:
+    """Remove every checkpoint of a run, and their folder if it is empty then."""
+    sweep(folder, run)
+    for path in _own(folder, run):
+        discard(path)
+    with contextlib.suppress(OSError):  # a link, or something of somebody else's is in it
+        os.rmdir(folder)
+
+
+def strangers(folder: Path, run: str) -> list[Path]:
+    """Return what is in a folder of checkpoints and is not of the run."""
+    if folder.is_symlink() or not folder.is_dir():
+        return [folder] if os.path.lexists(folder) else []
+    named = {*_folders(folder), *_folders(folder, DAMAGED)}
+    return [
+        path
+        for each in sorted(folder.iterdir())
+        for path in (strange_files(each, run) if each in named else [each])
+    ]
+
+
+def strange_files(folder: Path, run: str) -> list[Path]:
+    """Return what is in a model folder beside what the run wrote there, finished or not."""
+    if folder.is_symlink() or not folder.is_dir():
+        return [folder] if os.path.lexists(folder) else []
+    own = PARTS if is_of(folder, run) else ()
+    strange = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.name not in own and not is_temporary(path.name, PARTS)
+    ]
+    return strange if own or not strange else [folder]
+
+
+def _own(folder: Path, run: str) -> list[Path]:
+    """Return the checkpoints of a run, whole and damaged ones."""
+    return [path for path in (*_folders(folder), *_folders(folder, DAMAGED)) if is_of(path, run)]
+
+
+def _folders(folder: Path, prefix: str = "") -> list[Path]:
+    """Return the folders that are named as we name checkpoints; links are none."""
+    if folder.is_symlink() or not folder.is_dir():
         return []
-    return [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
+    return [
+        path
+        for path in folder.iterdir()
+        if (found := re.fullmatch(f"{prefix}{NAME.pattern}{'.*' if prefix else ''}", path.name))
+        and checkpoint_name(int(found["epoch"]), int(found["step"])) in path.name
+        and path.is_dir()
+        and not path.is_symlink()
+    ]
 
 
 def _age(path: Path) -> tuple[int, int]:

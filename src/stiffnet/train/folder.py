@@ -1,19 +1,33 @@
-"""The folder of one run: whose it is, what is in it, and a log that a crash cannot tear."""
+"""The folder of one run: whose it is, what is in it, and how one run has it for itself."""
 
+import contextlib
 import fcntl
-import json
 import os
 import platform
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from stiffnet.errors import StorageError
-from stiffnet.files import atomic_write
-from stiffnet.network.folder import MANIFEST
+from stiffnet.errors import CheckpointError, StorageError
+from stiffnet.files import sweep_temporaries
+from stiffnet.network.folder import FOLDED, MANIFEST, read_folder
+from stiffnet.train.checkpoint import (
+    LOG,
+    PARTS,
+    RECIPE,
+    discard,
+    discard_all,
+    strange_files,
+    strangers,
+    sweep,
+)
+from stiffnet.train.identity import RUN, is_of, read_identity
+
+LOCK = "run.lock"
+HOLDER = re.compile(rb"process \d+ on .*")  # or nothing: what a lock of ours says
+VALUES = re.compile(r"epoch-\d{4,}\.safetensors")  # of attention, after an epoch
 
 
 @dataclass(frozen=True)
@@ -23,14 +37,20 @@ class RunFolder:
     path: Path
 
     @property
+    def owner(self) -> str:
+        """The run that the folder belongs to; nothing if it belongs to none."""
+        found = read_identity(self.path)
+        return "" if found is None else found.run
+
+    @property
     def recipe(self) -> Path:
         """The recipe of the run; there before anything else is."""
-        return self.path / "recipe.toml"
+        return self.path / RECIPE
 
     @property
     def log(self) -> Path:
         """A line of JSON for each finished epoch."""
-        return self.path / "log.jsonl"
+        return self.path / LOG
 
     @property
     def checkpoints(self) -> Path:
@@ -62,41 +82,79 @@ class RunFolder:
         """Whether the run has come to its end."""
         return (self.final / MANIFEST).exists()
 
-    def clear(self) -> None:
-        """Remove the run; what somebody else put into the folder stays."""
-        self.recipe.unlink(missing_ok=True)
-        self.log.unlink(missing_ok=True)
-        for part in (self.checkpoints, self.final, self.best, self.attention, self.folded):
-            shutil.rmtree(part, ignore_errors=True)
+    @property
+    def taken(self) -> list[str]:
+        """Names of what is there and a run would write itself."""
+        names = (RUN, RECIPE, LOG, *(part.name for part in self.places))
+        return [name for name in names if os.path.lexists(self.path / name)]
 
-    def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the log in one go, so that it always holds whole lines that belong together."""
-        atomic_write(self.log, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+    def strangers(self, run: str) -> list[Path]:
+        """Return what lies where the run's own files do, and is not its own."""
+        found = strangers(self.checkpoints, run)
+        for part in (self.final, self.best):
+            found += strange_files(part, run)
+        if os.path.lexists(self.folded) and not _is_folded(self.folded):
+            found.append(self.folded)
+        if self.attention.is_symlink():
+            found.append(self.attention)
+        return [*found, *(path for path in _entries(self.attention) if not _is_value(path))]
 
-    def read_log(self) -> list[dict[str, Any]]:
-        """Return the rows of the log.
+    def sweep(self, run: str) -> None:
+        """Remove what a killed process of the run left half written; nothing else is looked at."""
+        sweep_temporaries(self.path, (RUN, RECIPE, LOG))
+        if run:
+            sweep(self.checkpoints, run)
+            for path in (self.final, self.best):
+                if is_of(path, run) and not (path / MANIFEST).exists():
+                    discard(path)
+                elif not path.is_symlink():
+                    sweep_temporaries(path, PARTS)
+                    with contextlib.suppress(OSError):
+                        os.rmdir(path)  # in which nothing was written yet
 
-        Raises:
-            StorageError: If it is gone.
+    def clear(self, run: str) -> None:
+        """Remove the run, but for the file that says whose the folder is.
+
+        What somebody else put into the folder stays.
         """
-        try:
-            return [json.loads(line) for line in self.log.read_text().splitlines()]
-        except OSError as error:
-            raise StorageError(
-                f"{self.log} could not be read: {error.strerror}. The network is in {self.final}."
-            ) from error
+        for file in (self.recipe, self.log):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file)
+        self.sweep(run)
+        discard_all(self.checkpoints, run)
+        for part in (self.best, self.final):
+            if is_of(part, run):
+                discard(part)
+        for file in _entries(self.attention):
+            if _is_value(file):
+                os.unlink(file)
+        if _is_folded(self.folded):
+            _discard_folded(self.folded)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.attention)
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """The folders that a run may come to have."""
+        return (self.checkpoints, self.final, self.best, self.attention, self.folded)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other run out of the folder; the lock goes with the process, however it ends.
 
         Raises:
-            StorageError: If another run holds the folder, or it cannot be written to.
+            StorageError: If another run holds the folder, or it cannot be written to, or a file is
+                in the way of the lock.
         """
-        path = self.path / "run.lock"
+        path = self.path / LOCK
+        if not _is_lock(path):
+            raise StorageError(
+                f"{path} is there and was not written by a run, so it stays. Move it away, or "
+                "choose another folder."
+            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise StorageError(
                 f"{self.path} could not be written: {error.strerror}. Choose another folder."
@@ -105,8 +163,10 @@ class RunFolder:
             _lock(handle, path)
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {platform.node()}".encode(), 0)
-            yield
-            os.ftruncate(handle, 0)
+            try:
+                yield
+            finally:
+                os.ftruncate(handle, 0)
         finally:
             os.close(handle)
 
@@ -120,3 +180,39 @@ def _lock(handle: int, path: Path) -> None:
             f"A run is under way in {path.parent}, by {holder}. Wait for it, or choose another "
             "folder."
         ) from error
+
+
+def _is_lock(path: Path) -> bool:
+    """Whether a lock of ours is there, or nothing at all."""
+    if not os.path.lexists(path):
+        return True
+    try:
+        content = b"" if path.is_symlink() else path.read_bytes()
+    except OSError:
+        return False
+    return not path.is_symlink() and (not content or HOLDER.fullmatch(content) is not None)
+
+
+def _is_folded(path: Path) -> bool:
+    """Whether a folder holds a folded network of ours."""
+    try:
+        return not path.is_symlink() and read_folder(path).form == FOLDED
+    except (CheckpointError, StorageError):
+        return False
+
+
+def _discard_folded(path: Path) -> None:
+    """Remove the files of a folded network, the manifest first."""
+    for part in (MANIFEST, *read_folder(path).parts):
+        with contextlib.suppress(OSError):
+            os.unlink(path / part)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+
+
+def _is_value(path: Path) -> bool:
+    return VALUES.fullmatch(path.name) is not None and not path.is_symlink() and path.is_file()

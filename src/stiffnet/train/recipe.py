@@ -42,6 +42,8 @@ class Recipe:
         epochs: Passes over the training images.
         batch_size: Images per optimizer step, over all ranks together.
         image_size: Side of the images in pixels; 0 for the model's own.
+        skip_bad_images: Whether image files that cannot be read are left out, after a look at every
+            one, instead of ending the run.
         optimizer: What turns gradients into steps.
         learning_rate: The largest of the schedule.
         momentum: Of ``sgd``.
@@ -77,6 +79,7 @@ class Recipe:
     epochs: int = 164
     batch_size: int = 128
     image_size: int = 0
+    skip_bad_images: bool = False
     optimizer: Optimizer = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.9

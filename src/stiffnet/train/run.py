@@ -1,9 +1,8 @@
 """One training run: started or resumed, followed epoch by epoch, brought to its end."""
 
 import os
-import shutil
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +13,30 @@ from torch import nn
 
 from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
-from stiffnet.errors import CheckpointError, DataError, NonFiniteError, RecipeError
-from stiffnet.files import atomic_write, check_writable
+from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
+from stiffnet.files import atomic_write
 from stiffnet.measure import measure
 from stiffnet.network.values import choosers, step_sizes
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
+    LOG,
     About,
     Tensors,
     checkpoint_name,
-    newest_whole,
+    discard_all,
     read_checkpoint,
-    strange_state,
-    sweep,
     write_checkpoint,
     write_model,
 )
 from stiffnet.train.folder import RunFolder
+from stiffnet.train.log import log_text, restore_log, write_log
 from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
 from stiffnet.train.ranks import first_decides, in_company, is_sharded, make_fabric
-from stiffnet.train.reading import build_recipe
-from stiffnet.train.recipe import Recipe, place_free
+from stiffnet.train.recipe import Recipe
 from stiffnet.train.schedule import learning_rate
-from stiffnet.train.snapshot import restore, take
-from stiffnet.train.state import State, check_place
+from stiffnet.train.snapshot import take
+from stiffnet.train.start import begin, enter, go_on, look, same_on_all_ranks
+from stiffnet.train.state import State
 from stiffnet.train.stopping import Stop, Stopped, listening
 from stiffnet.train.tally import Outcome, Tally
 
@@ -54,7 +53,6 @@ class Machinery:
     save_every: int = 0  # steps; after each epoch there is a checkpoint in any case
     tns: int = 0  # test images to measure after each epoch
     attention_values: int = 0  # test images to keep step sizes of after each epoch
-    skip_bad_images: bool = False  # look at every image file first, and leave out unreadable ones
 
 
 class Audience:
@@ -107,19 +105,25 @@ def run(
         recipe: What to do.
         out: Folder of the run.
         resume: Go on with the run that is there.
-        again: Take away a run that is there, and begin anew.
+        again: Take away a run that is there, and begin anew. Only files of the run are removed.
         command: What the user typed, for the record.
         machinery: Where and how to compute.
         audience: Whoever follows the run.
 
     Raises:
         Stopped: If a signal ended it; a checkpoint of the last step is there.
-        RecipeError: If the folder holds another run, or the recipe does not fit the network.
-        DataError: If the images or their classes cannot be used.
+        RecipeError: If the folder holds another run or files of somebody else's that would have to
+            go, or the recipe does not fit the network.
+        DataError: If the images or their classes cannot be used, or are not those that the run
+            began with.
         CheckpointError: If there is nothing whole to resume from.
         NonFiniteError: If the loss is no longer a number.
         StorageError: If something could not be written.
     """
+    if resume and again:
+        raise RecipeError(
+            "`--resume` goes on with a run, and `--again` takes it away. Give one of the two."
+        )
     fabric = make_fabric(
         device=machinery.device,
         devices=machinery.devices,
@@ -135,26 +139,27 @@ def run(
         stop = stack.enter_context(listening())
         devices = [fabric.device] if fabric.device.type == "cuda" else []
         stack.enter_context(torch.random.fork_rng(devices))
-        first_decides(fabric, lambda: _enter(folder, stack, resume=resume))
         restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
         again = again and not restarted
-        where, notes = first_decides(
-            fabric,
-            lambda: _prepare(folder, recipe, resume=resume or restarted, again=again),
+        first_decides(fabric, lambda: enter(folder, stack, resume=resume, again=again))
+        found = first_decides(
+            fabric, lambda: look(folder, recipe, resume=resume or restarted, again=again)
         )
-        for text in notes:
+        for text in found.notes:
             audience.note(text)
-        if folder.finished and not again:
-            return Result(folder, folder.read_log(), fabric.global_rank)
+        if found.finished is not None:
+            return Result(folder, found.finished, fabric.global_rank)
         lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
-        lesson = _looked_through(lesson, loaded.model, fabric, machinery, audience)
+        lesson = _looked_through(lesson, loaded.model, fabric, recipe, machinery, audience)
+        about = replace(about, identity=same_on_all_ranks(fabric, lesson))
         trainee = make_trainee(recipe, loaded.model, fabric)
-        trainee.state.samples = len(lesson.train)
-        if where is None:  # not before, so that what could not begin leaves nothing in the way
-            first_decides(fabric, lambda: _begin(folder, about, again=again))
+        if found.checkpoint is None:  # only now, so that what could not begin leaves nothing
+            first_decides(fabric, lambda: begin(folder, about, again=again))
         else:
-            _go_on(trainee, lesson, recipe, where)
-            first_decides(fabric, lambda: folder.write_log(trainee.state.history))
+            about = go_on(trainee, lesson, recipe, about, found.checkpoint)
+            history = trainee.state.history
+            for text in first_decides(fabric, lambda: restore_log(folder.log, history)):
+                audience.note(text)
         _train(trainee, lesson, recipe, folder, about, stop, machinery, audience)
         tensors = take(trainee)
         for text in first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about)):
@@ -163,7 +168,12 @@ def run(
 
 
 def _looked_through(
-    lesson: Lesson, network: nn.Module, fabric: Fabric, machinery: Machinery, audience: Audience
+    lesson: Lesson,
+    network: nn.Module,
+    fabric: Fabric,
+    recipe: Recipe,
+    machinery: Machinery,
+    audience: Audience,
 ) -> Lesson:
     """Refuse what cannot be done, and leave out what shall be, before anything is written."""
     looks = machinery.tns or machinery.attention_values
@@ -179,84 +189,11 @@ def _looked_through(
         )
     if warning := stem_warning(network, lesson.preparation.input_size[1]):
         audience.note(warning)
-    if machinery.skip_bad_images:
+    if recipe.skip_bad_images:
         lesson, notes = without_bad_images(lesson)
         for text in notes:
             audience.note(text)
     return lesson
-
-
-def _go_on(trainee: Trainee, lesson: Lesson, recipe: Recipe, where: Path) -> None:
-    """Bring a network in training to where a checkpoint left it."""
-    tensors, state = read_checkpoint(where)
-    _same_data(state, lesson)
-    try:
-        check_place(state, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
-    except ValueError as error:
-        raise strange_state(where, error) from error
-    restore(trainee, tensors, state)
-
-
-def _enter(folder: RunFolder, stack: ExitStack, *, resume: bool) -> None:
-    """Make the folder this run's own, if there is anything to do in it."""
-    if resume and not folder.recipe.exists():
-        raise CheckpointError(
-            f"{folder.path} holds no run to resume. Leave out `--resume` to begin one there."
-        )
-    check_writable(folder.path)
-    stack.enter_context(folder.locked())
-
-
-def _begin(folder: RunFolder, about: About, *, again: bool) -> None:
-    if again:
-        folder.clear()
-    sweep(folder.checkpoints)
-    atomic_write(folder.recipe, about.recipe)
-
-
-def _prepare(
-    folder: RunFolder, recipe: Recipe, *, resume: bool, again: bool
-) -> tuple[Path | None, list[str]]:
-    """Decide where to begin: at a checkpoint, or, with None, at the beginning."""
-    if again or not folder.recipe.exists():
-        return None, []
-    if not resume:
-        raise RecipeError(
-            f"{folder.path} holds a run already. Add `--resume` to go on with it, `--again` to "
-            "take it away and begin anew, or choose another folder."
-        )
-    _same_recipe(recipe, build_recipe(str(folder.recipe), {}), folder)
-    sweep(folder.checkpoints)
-    if folder.finished:
-        shutil.rmtree(folder.checkpoints, ignore_errors=True)
-        return None, [f"The run in {folder.path} is finished; there is nothing to resume."]
-    where, faults = newest_whole(folder.checkpoints)
-    if where is None:
-        return None, [f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."]
-    _same_recipe(recipe, build_recipe(str(where / folder.recipe.name), {}), folder)
-    notes = [f"{fault} An older checkpoint is used." for fault in faults]
-    return where, [*notes, f"Resuming from {where}."]
-
-
-def _same_recipe(asked: Recipe, there: Recipe, folder: RunFolder) -> None:
-    other = [
-        f"{field.name} ({getattr(there, field.name)!r} there, {getattr(asked, field.name)!r} now)"
-        for field in fields(Recipe)
-        if getattr(place_free(there), field.name) != getattr(place_free(asked), field.name)
-    ]
-    if other:
-        raise RecipeError(
-            f"The run in {folder.path} has another recipe: {', '.join(other)}. Resume it with its "
-            f"own, `--recipe {folder.recipe}`, or choose another folder."
-        )
-
-
-def _same_data(state: State, lesson: Lesson) -> None:
-    if state.samples != len(lesson.train):
-        raise DataError(
-            f"The run began with {state.samples:,} training images, and {lesson.train.name} has "
-            f"{len(lesson.train):,} now. Bring back the data that it began with."
-        )
 
 
 def _train(
@@ -312,7 +249,7 @@ def _train(
             _keep_values(trainee, lesson, machinery.attention_values, folder, row["epoch"])
         _remember(state, row)
         save()
-        first_decides(trainee.fabric, lambda: folder.write_log(state.history))
+        first_decides(trainee.fabric, lambda: write_log(folder.log, state.history))
         audience.epoch(row)
 
 
@@ -379,6 +316,7 @@ def _finish(tensors: Tensors, state: State, folder: RunFolder, about: About) -> 
         write_model(folder.best, about, best.average or best.weights, then)
     except CheckpointError as error:  # not worth the last network
         notes = [f"The network of the best epoch is lost: {error}"]
-    write_model(folder.final, about, tensors.average or tensors.weights, state)
-    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    log = {LOG: log_text(state.history).encode()}  # sealed, so that a damaged one can be restored
+    write_model(folder.final, about, tensors.average or tensors.weights, state, parts=log)
+    discard_all(folder.checkpoints, about.identity.run)
     return notes

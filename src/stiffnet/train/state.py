@@ -19,7 +19,6 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)  # a row for each finished epoch
     best: dict[str, Any] = field(default_factory=dict)  # epoch, step and accuracy of the best row
     precision: dict[str, Any] = field(default_factory=dict)  # of the gradient scaler
-    samples: int = 0  # of the training set, so that another one is noticed
 
     def to_json(self) -> str:
         """Write it down."""
@@ -36,13 +35,12 @@ def read_state(text: str) -> State:
     if not isinstance(content, dict) or content.keys() != names:
         raise ValueError(f"it must hold {', '.join(sorted(names))}")
     _require("step", _is_count(content["step"]))
-    _require("samples", _is_count(content["samples"]))
     _require("seconds", _is_number(content["seconds"]))
     _require("precision", _is_numbers(content["precision"]))
     _require("tally", content["tally"] == {} or _is_tally(content["tally"]))
-    _require("best", content["best"] == {} or _is_row(content["best"]))
+    _require("best", content["best"] == {} or is_row(content["best"]))
     rows = content["history"]
-    _require("history", isinstance(rows, list) and all(map(_is_row, rows)))
+    _require("history", isinstance(rows, list) and all(map(is_row, rows)))
     _require("history", [row["epoch"] for row in rows] == list(range(1, len(rows) + 1)))
     return State(**content)
 
@@ -71,7 +69,8 @@ def _is_numbers(value: object) -> bool:
     return isinstance(value, dict) and all(_is_number(number) for number in value.values())
 
 
-def _is_row(value: object) -> bool:
+def is_row(value: object) -> bool:
+    """Whether a value is what is known of an epoch: numbers by name."""
     if not isinstance(value, Mapping) or not value.keys() >= ROW or not _is_numbers(value):
         return False
     return _is_count(value["epoch"]) and _is_count(value["step"])

@@ -1,0 +1,125 @@
+"""Which run it is, and which data it learns from: one small file, in the folder and in its parts.
+
+A folder that holds such a file of a run is the run's own, and nothing else is: what a run removes
+or replaces is only what it wrote itself.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stiffnet.data.fingerprint import Fingerprint, difference, fingerprint
+from stiffnet.errors import DataError
+from stiffnet.train.loop import Lesson
+
+RUN = "run.json"
+FORMAT = "stiffnet run, version 1"
+LARGEST = 16 * 2**20  # bytes; twenty thousand class names take half a megabyte
+SHOWN = 4  # names of classes in a sentence
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A name that no other run has, and what its data were when it began."""
+
+    run: str = ""
+    classes: tuple[str, ...] = ()
+    train: Fingerprint = field(default_factory=dict)
+    test: Fingerprint = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Write it down."""
+        return json.dumps({"format": FORMAT, **vars(self)}, indent=1) + "\n"
+
+
+def new_identity(lesson: Lesson) -> Identity:
+    """Return the identity of a run that begins now.
+
+    Raises:
+        DataError: If a file of the data cannot be read.
+    """
+    return Identity(
+        run=uuid.uuid4().hex,
+        classes=lesson.train.classes,
+        train=fingerprint(lesson.train),
+        test=fingerprint(lesson.test),
+    )
+
+
+def read_identity(folder: Path) -> Identity | None:
+    """Return what the file in a folder says; None if there is none, or it is none of ours."""
+    try:
+        with (folder / RUN).open("rb") as stream:
+            return _interpreted(json.loads(stream.read(LARGEST)))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def is_of(folder: Path, run: str) -> bool:
+    """Whether a folder was written by a run; a link to one is not."""
+    found = None if folder.is_symlink() else read_identity(folder)
+    return found is not None and found.run == run
+
+
+def check_same_data(began: Identity, now: Identity, *, where: str) -> None:
+    """See that the data are those that a run began with.
+
+    Raises:
+        DataError: If they are not; it says what differs.
+    """
+    differs = list(differences(began, now))
+    if differs:
+        raise DataError(
+            f"{where} began with other data: {'; '.join(differs)}. Bring back the data that it "
+            "began with, or begin a new run in another folder."
+        )
+
+
+def differences(before: Identity, now: Identity) -> Iterator[str]:
+    """Say in what the data of two runs differ."""
+    if before.classes != now.classes:
+        yield _other_classes(before.classes, now.classes)
+    found = (
+        difference(before.train, now.train, "training images"),
+        difference(before.test, now.test, "test images"),
+    )
+    yield from filter(None, found)
+
+
+def _other_classes(before: Sequence[str], now: Sequence[str]) -> str:
+    gone = [name for name in before if name not in set(now)]
+    new = [name for name in now if name not in set(before)]
+    if not gone and not new:
+        return f"its classes were {_few(before)} in this order, and are {_few(now)} now"
+    return f"its classes {_few(gone)} are gone, and {_few(new)} are new"
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:SHOWN])) or "none"
+    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _interpreted(content: Any) -> Identity:
+    """Turn what was read into an identity; a ValueError if it is none."""
+    names = {"format", "run", "classes", "train", "test"}
+    if not isinstance(content, dict) or content.keys() != names or content["format"] != FORMAT:
+        raise ValueError("it is of another kind")
+    run, classes = content["run"], content["classes"]
+    if not isinstance(run, str) or not re.fullmatch("[0-9a-f]*", run):
+        raise ValueError("it names no run")
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise ValueError("it names no classes")
+    for key in ("train", "test"):
+        facts = content[key]
+        if not isinstance(facts, dict) or not all(map(_is_fact, facts.items())):
+            raise ValueError(f"its {key!r} is none")
+    return Identity(run, tuple(classes), content["train"], content["test"])
+
+
+def _is_fact(item: tuple[str, object]) -> bool:
+    key, value = item
+    return isinstance(value, int if key == "images" else str) and not isinstance(value, bool)

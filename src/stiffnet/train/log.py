@@ -1,0 +1,118 @@
+"""The log of a run: a line of JSON for each epoch, which nothing can damage for good.
+
+What a run has learnt of itself is in its checkpoints and, when it is finished, sealed in its last
+network. The log beside them is for people, and is written anew from there.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from stiffnet.errors import CorruptFileError, StorageError
+from stiffnet.files import atomic_write
+from stiffnet.network.folder import read_folder
+from stiffnet.train.checkpoint import LOG, unused
+from stiffnet.train.state import is_row
+
+Row = dict[str, Any]
+
+REMEDY = ". Bring back a copy of it, or take it away."
+
+
+def log_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as the log has them."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+
+def write_log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replace the log in one go, so that it always holds whole lines that belong together."""
+    atomic_write(path, log_text(rows))
+
+
+def read_log(path: Path) -> list[Row]:
+    """Return the rows of a log.
+
+    Raises:
+        CorruptFileError: If a line is none that a run writes; it says which, and what is wrong.
+        StorageError: If the log cannot be read.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be read: {error.strerror}. Move it away, or bring back a copy of it."
+        ) from error
+    if lines[-1]:
+        raise _damaged(path, len(lines), "was cut off")
+    rows: list[Row] = []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, number, "is no JSON") from error
+        if not is_row(row):
+            raise _damaged(path, number, "is no epoch of a run")
+        if row["epoch"] != number:
+            raise _damaged(path, number, f"is epoch {row['epoch']}")
+        rows.append(row)
+    if not rows:
+        raise _damaged(path, 1, "is empty")
+    return rows
+
+
+def finished_log(path: Path, network: Path) -> tuple[list[Row], list[str]]:
+    """Return the rows of a finished run, and what had to be restored.
+
+    Args:
+        path: The log.
+        network: The folder of the last network, in which a copy of the log is sealed.
+
+    Raises:
+        CorruptFileError: If the network is damaged, or the log is and there is no copy.
+        StorageError: If a file cannot be read or written.
+    """
+    if LOG not in read_folder(network).parts:  # written by an older version
+        return read_log(path), []
+    rows = read_log(network / LOG)
+    return rows, restore_log(path, rows)
+
+
+def restore_log(path: Path, rows: Sequence[Row]) -> list[str]:
+    """Write the rows to the log, and say what was there instead, which is set aside.
+
+    Rows of later epochs, which will be run again, are no damage.
+    """
+    notes = []
+    if fault := _fault(path, rows):
+        aside = unused(path.with_name(f"{path.stem}.damaged{path.suffix}"))
+        os.rename(path, aside)
+        notes = [f"{fault} It is now {aside}, and {path} was restored."]
+    write_log(path, rows)
+    return notes
+
+
+def _fault(path: Path, rows: Sequence[Row]) -> str:
+    """Say what is wrong with a log; nothing if it is missing, which a run can mend."""
+    if not os.path.lexists(path):
+        return ""
+    try:
+        found = read_log(path) if path.stat().st_size else []
+    except CorruptFileError as error:
+        return f"{str(error).removesuffix(REMEDY)}."
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be read: {error.strerror}. Move it away; it is written anew."
+        ) from error
+    for number, (row, there) in enumerate(zip_longest(rows, found), start=1):
+        if row is not None and there is not None and row != there:
+            return f"{path}, line {number}, is not what the run wrote."
+    return ""
+
+
+def _damaged(path: Path, number: int, how: str) -> CorruptFileError:
+    return CorruptFileError(f"{path} is damaged: line {number} {how}{REMEDY}")
