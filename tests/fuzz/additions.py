@@ -88,7 +88,7 @@ def spelled(code: Code, state: str, rate: str, total: str, *, views: bool = True
     step = code.steps
     code.steps += 1
     gated = f"gated{step}"
-    at = f"{REFERENCE}{gated} = AT(self, {step}, {state}, {rate})"
+    at = f"{REFERENCE}{gated} = AT(self, {state}, {rate})"
     kind = rng.random()
     if kind < 0.12:
         code.traits.add("added: in place on the state")

@@ -46,7 +46,7 @@ def _one(code: Code) -> list[str]:
         step, code.steps = code.steps, code.steps + 1
         sides = ("x + RATE", "RATE + x", "torch.add(x, RATE)", "x.add(RATE)", "x - RATE")
         text = code.rng.choice(sides)
-        call, gated = f"gated{step} = AT(self, {step}, x, {rate})", f"gated{step}"
+        call, gated = f"gated{step} = AT(self, x, {rate})", f"gated{step}"
         return [*lines, REFERENCE + call, *both(f"x = {text}", rate, gated)]
     lines = lines if rate == "y" else [*lines, f"y = {rate}"]
     if code.rng.random() < 0.12:
@@ -90,7 +90,6 @@ def _loop(code: Code) -> list[str]:
     code.above += child.lines()
     code.traits |= child.traits
     code.fields.append(f"self.parts = nn.ModuleList([{child.name}() for _ in range(2)])")
-    step, code.steps = code.steps, code.steps + 1
     loop = ["for part in self.parts:", "    x = x + part(x)"]
     plain = {
         "for": loop,
@@ -104,21 +103,15 @@ def _loop(code: Code) -> list[str]:
     if kind == "spelled":
         inside = ["y = part(x)", *spelled(code, "x", "y", "x")]
         return [f"for part in {parts}:", *indented(inside), "return x"]
-    turned = "AT(self, {k}, x, part(x)) + x" if kind == "index" else "x + AT(self, {k}, x, part(x))"
-    reference = [f"for part in {parts}:", f"    x = {turned.format(k=step)}"]
-    return [
-        *(PLAIN + line for line in plain),
-        *(REFERENCE + line for line in reference),
-        "return x",
-    ]
+    total = "AT(self, x, part(x)) + x" if kind == "index" else "x + AT(self, x, part(x))"
+    reference = [f"{REFERENCE}for part in {parts}:", f"{REFERENCE}    x = {total}"]
+    return [*(PLAIN + line for line in plain), *reference, "return x"]
 
 
 def _chain(code: Code) -> list[str]:
     """Two branches of one state, added one after the other."""
     one, first = _called(code)
     two, second = _called(code)
-    steps = (code.steps, code.steps + 1)
-    code.steps += 2
     plain = code.rng.choice((
         f"x = x + {first} + {second}", f"x = (x + {first}) + {second}",
         f"x = torch.add(x, {first}).add({second})", f"x = sum([x, {first}, {second}])",
@@ -127,8 +120,8 @@ def _chain(code: Code) -> list[str]:
     first, second = ("first", "second") if before else (first, second)
     reference = [
         *before,
-        f"total = x + AT(self, {steps[0]}, x, {first})",
-        f"x = total + AT(self, {steps[1]}, total, {second})",
+        f"total = x + AT(self, x, {first})",
+        f"x = total + AT(self, total, {second})",
     ]
     return [*one, *two, PLAIN + plain, *(REFERENCE + line for line in reference), "return x"]
 

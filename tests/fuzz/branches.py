@@ -115,7 +115,7 @@ def branch_module(code: Code, *, gates: bool = True) -> Code:
         child.traits.add("nested")
         lines = branch(child)
         child.body = [
-            *lines, f"{REFERENCE}y = AT(self, 0, x, y)", "x = x + y",
+            *lines, f"{REFERENCE}y = AT(self, x, y)", "x = x + y",
             *branch(child, gates=False), "return y",
         ]  # fmt: skip
     return child

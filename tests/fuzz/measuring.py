@@ -9,20 +9,11 @@ from torch import Tensor, nn
 
 import stiffnet
 from fuzz.build import Case, distance
-from fuzz.oracle import Noted, Probe
+from fuzz.oracle import Noted, noted
 from fuzz.verdicts import WrongError
 from stiffnet.errors import StepError
 
 TOLERANCE = 1e-10
-
-
-def noted(twin: nn.Module, probe: Probe, x: Tensor) -> list[Noted]:
-    """The steps that a reference takes on a batch, in evaluation."""
-    twin.eval()
-    with torch.no_grad(), probe.noting() as found:
-        torch.manual_seed(1)
-        twin(x)
-    return found
 
 
 def matched(
@@ -46,8 +37,8 @@ def matched(
 
 def hold_measuring(case: Case) -> None:
     """Hold `steps`, `record` and `measure` to what the reference notes."""
-    model, twin = copy.deepcopy(case.plain), case.twin()
-    taken = noted(twin, case.probe, case.example)
+    model = copy.deepcopy(case.plain)
+    taken = case.taken
     before = copy.deepcopy(model.state_dict())
     found = found_steps(case, model, taken)
     if not found:
@@ -57,6 +48,7 @@ def hold_measuring(case: Case) -> None:
         for step, at in zip(found, which, strict=True):
             if step.shape != taken[at].shape:
                 raise WrongError(f"shape of a state: {step.shape}, and it is {taken[at].shape}")
+    twin = case.twin()
     expected = [noted(twin, case.probe, x) for x in case.others]
     report = stiffnet.measure(model, list(case.others))
     nsi = [torch.stack([steps[i].rate / steps[i].state for i in which], 1) for steps in expected]

@@ -98,7 +98,7 @@ def _blocks(rng: Random, net: Code) -> list[Code]:
     )
     net.body = ["x = x.transpose(0, 1)"] if layout.sequence_first else []
     net.body += [f"x = {first}(x)", *([] if rng.random() < 0.3 else ["x = F.relu(x)"])]
-    if rng.random() < 0.15:
+    if rng.random() < 0.06:
         net.body += _positions(net)
     net.body.append("extra = []")
     codes = []

@@ -30,6 +30,7 @@ class Verdict:
         inner = re.search(r"\((?:\w+: )?([a-z].*?)\)(?:;|\.| and \d+ more)", text)
         if self.kind == REFUSED and inner:
             text = inner[1]
+        text = re.sub(r" \([^()]*\.py, line \d+", "", text)
         text = re.sub(r"\[.*\]", "[…]", text)
         text = re.sub(r"'[^']*'|`[^`]*`", "…", text)
         text = re.sub(r"\b(Block|Branch|Gate)\w*", r"\1", text)
