@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stiffnet.fold.algebra import Layer
 from stiffnet.fold.commute import Way
-from stiffnet.fold.reading import Refusal, data_in, run_again
+from stiffnet.fold.reading import Op, Refusal, data_in, run_again
 from stiffnet.trajectory.graph import ADDITIONS
 
 CLOSE = 1e-9
@@ -105,13 +105,26 @@ def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Fact
 
 
 def is_rearrangement(way: Way) -> bool:
-    """Whether the operations of a way keep what is the same everywhere: then they keep a shift."""
+    """Whether the operations of a way keep what is the same everywhere: then they keep a shift.
+
+    That is seen on ones, of the example's size. What keeps them there may not on other sizes where
+    zeros come in only for some of them, and is refused.
+    """
     value = torch.ones(way.layer.node.shape, dtype=torch.float64)
     for step in way.path:
-        if step.alone or len(data_in(step.op)) > 1:
+        if step.alone or len(data_in(step.op)) > 1 or _goes_by_size(step.op):
             return False
         value = run_again(step.op, {step.source: value})
     return bool(((value - 1).abs() <= CLOSE).all())
+
+
+def _goes_by_size(op: Op) -> bool:
+    """Whether an operation adds zeros, or numbers up, for images of some sizes only."""
+    if op.name in ("pad", "constant_pad_nd"):
+        return op.name != "pad" or op.given(2, "mode", "constant") == "constant"
+    if op.name in ("avg_pool2d", "avg_pool3d"):
+        return bool(op.given(4, "ceil_mode", False)) and bool(op.given(6, "divisor_override"))
+    return op.name in ("sum", "fold")
 
 
 def _replayed(way: Way, units: Tensor, random: torch.Generator, sign: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,144 @@
+"""Proof that a folded network is the one that was given: in float64, then in its own dtype."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.fold.copies import copied, deployed, doubled, state_of
+from stiffnet.fold.reading import mapped
+from stiffnet.fold.report import Folded, as_folded
+from stiffnet.fold.selection import before_choice
+from stiffnet.fold.verify import (
+    DifferenceError,
+    Outcome,
+    attempt,
+    comparable,
+    compare,
+    ran,
+    scaled_error,
+    tolerance,
+    unchanged,
+)
+from stiffnet.network.deployed import Change
+from stiffnet.trajectory.batch import resized
+
+SAMPLES = 2  # of the example on which a pass is read; verified on all of it
+OTHERS = 3  # samples of another size
+LARGER = (1, 32)
+"""Pixels by which images of another size are larger: an odd number of them changes how pools and
+strided layers end at the border, and some networks take multiples of 32 only."""
+
+Example = tuple[Any, Any]
+
+
+class Proof:
+    """Keeps a network as it was given and what it gave, and holds folded ones against it."""
+
+    def __init__(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        self.given = model
+        self.original = copied(model)
+        self.whole: Example = (args, kwargs)
+        self._expected = ran(self.original, args, kwargs)  # before any pass in float64
+        small = resized(args, SAMPLES), resized(kwargs, SAMPLES)
+        self.exact, self.small = _in_float64(model, *small)
+        floating = (p.dtype for p in self.exact.parameters() if p.is_floating_point())
+        self._dtype = next(floating, torch.float64)
+        self._other = _other_size(self.exact, *self.small)
+        self.exact_error: float | None = None
+        self.scaled_error = 0.0
+        self.places: tuple[str, ...] = ()
+        """Modules that were compared in the network's own dtype instead of its outputs."""
+        self.made = model
+
+    def hold(
+        self,
+        work: nn.Module,
+        gates: Sequence[Folded],
+        gated: Mapping[str, Tensor],
+        changes: Sequence[Change],
+    ) -> None:
+        """Compare a folded network with the given one, and keep it in its own dtype.
+
+        Raises:
+            FoldError: If they differ, in whichever of the ways.
+        """
+        folded = [*gates, *map(as_folded, changes)]
+        places = unchanged(folded, work)
+        is_exact = self._dtype == torch.float64
+        errors = []
+        for example in (self.small, *self._other):
+            expected = comparable(ran(self.exact, *example, places), type(self.given).__name__)
+            errors.append(compare(expected, work, *example, advice=_advice(changes, self._dtype)))
+        self.exact_error = max(errors) if is_exact else None
+        made = deployed(self.given, [gate.name for gate in gates], gated, changes, state_of(work))
+        own = next((p.dtype for p in made.parameters() if p.is_floating_point()), torch.float32)
+        advice = _advice(changes, own)
+        comparable(self._expected, type(made).__name__)
+        try:
+            self.scaled_error = compare(self._expected, copied(made), *self.whole, advice=advice)
+            self.places = ()
+        except DifferenceError:
+            self.places = self._before_choice(work, folded) if is_exact else ()
+            if not self.places:
+                raise
+            whole = ran(self.original, *self.whole, self.places)
+            inside = Outcome({place: whole.values[place] for place in self.places})
+            self.scaled_error = compare(inside, copied(made), *self.whole, advice=advice)
+        self.made = made
+
+    def _before_choice(self, work: nn.Module, folded: Sequence[Folded]) -> tuple[str, ...]:
+        """Modules that give the same in float64 and finish before anything is chosen.
+
+        There are none unless something was folded in one of them.
+        """
+        found = before_choice(self.exact, *self.small)
+        before, after = (attempt(m, *self.small, found).values for m in (self.exact, work))
+        same = [
+            place
+            for place in found
+            if scaled_error(before[place], after[place]) <= tolerance(self._dtype)
+        ]
+        seen = any(item.name.startswith(f"{place}.") for item in folded for place in same)
+        return tuple(same) if seen else ()
+
+
+def _advice(changes: Sequence[Change], dtype: torch.dtype) -> str:
+    """What to try where a folded network differs."""
+    tries = []
+    if any(change.kind == "branches" for change in changes):
+        tries.append("with `branches=False`")
+    if dtype != torch.float64:
+        tries.append("in float64")
+    return f"fold it {' or '.join(tries)}, or report it" if tries else "please report it"
+
+
+def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, Example]:
+    """Return a copy in float64 and its example; in the network's own dtype if it casts itself."""
+    exact, small = copied(model).double(), (doubled(args), doubled(kwargs))
+    if attempt(exact, *small).failed is None:
+        return exact, small
+    return copied(model), (args, kwargs)
+
+
+def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[Example]:
+    """Return the example in another size, and of more samples, if the network takes any."""
+    for more in (*LARGER, 0):
+        grow = partial(_larger, more=more)
+        example = tuple(mapped(resized(given, OTHERS), grow) for given in (args, kwargs))
+        if attempt(model, *example).failed is None:
+            return [(example[0], example[1])]
+    return []
+
+
+def _larger(value: Any, *, more: int) -> Any:
+    """Images whose last axes start again at their end; vectors and tokens stay as they are."""
+    if not (isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 2):
+        return value
+    for axis in range(max(2, value.ndim - 3) if value.ndim > 3 else 1, value.ndim):
+        size = value.shape[axis]
+        index = torch.arange(size + more, device=value.device) % max(size, 1)
+        value = value.index_select(axis, index)
+    return value
