@@ -77,6 +77,21 @@ def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Fact
             f"its gate is negative for {count} of {len(wanted)} channels, and a "
             f"`{way.one_sided[0]}` lies between it and {way.layer.name}"
         )
+    unit, part = _units(way, shape, axis)
+    values = torch.ones(way.layer.units, dtype=torch.float64)
+    touched = torch.zeros(way.layer.units, dtype=torch.bool)
+    values[unit[part]], touched[unit[part]] = wanted[part], True
+    if not torch.equal(values[unit[part]], wanted[part]):
+        raise Refusal(f"one channel of {way.layer.name} goes into several channels of the gate")
+    return Factors(way.layer, values, touched, part)
+
+
+def _units(way: Way, shape: tuple[int, ...], axis: int) -> tuple[Tensor, Tensor]:
+    """Which unit of its layer every channel of a value is scaled by, and in which it has a part."""
+    channels = shape[axis]
+    behind = len(shape) - 1 - axis % len(shape)
+    if not way.path and way.layer.layout == (channels, *[1] * behind):
+        return torch.arange(channels), torch.ones(channels, dtype=torch.bool)
     random = torch.Generator().manual_seed(0)
     units = 1 + torch.rand(way.layer.units, generator=random, dtype=torch.float64)
     pairs = [_replayed(way, units, random, sign) for sign in (1, -1)]  # a ReLU stops one of them
@@ -97,11 +112,7 @@ def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Fact
         or bool(((ratio - units[nearest]).abs() > CLOSE)[part].any())
     ):
         raise Refusal(f"channels are mixed between {way.layer.name} and the gate")
-    values, touched = torch.ones_like(units), torch.zeros(len(units), dtype=torch.bool)
-    values[nearest[part]], touched[nearest[part]] = wanted[part], True
-    if not torch.equal(values[nearest[part]], wanted[part]):
-        raise Refusal(f"one channel of {way.layer.name} goes into several channels of the gate")
-    return Factors(way.layer, values, touched, part)
+    return nearest, part
 
 
 def is_rearrangement(way: Way) -> bool:

@@ -122,15 +122,14 @@ def _fold(
     if not merged:
         prove([])
     tell()
-    made = proof.made
     images = max((len(t) for t in tensors_in((args, kwargs)) if t.ndim), default=1)
-    before, after = costs((proof.original, copied(made)), args, kwargs, passes=passes)
+    before, after = costs((proof.original, proof.tried), args, kwargs, passes=passes)
     tell()
     report = FoldReport(
         tuple(folded), tuple(refused), proof.scaled_error, proof.exact_error, before, after,
         images, tuple(changes), proof.places,
     )  # fmt: skip
-    return FoldResult(made, report)
+    return FoldResult(proof.made, report)
 
 
 def _nothing(model: nn.Module, refused: list[Refused], *, fuse: bool) -> str:

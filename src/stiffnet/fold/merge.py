@@ -18,6 +18,11 @@ _LAYERS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "linear")  # fmt: skip
 
 
+_PLAIN = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
+    nn.ConvTranspose3d, nn.Linear)  # fmt: skip
+"""Layers that are known to add a bias which they are given; others are tried."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Merge:
     norm: str
@@ -143,7 +148,7 @@ def _takes_a_bias(layer: Any, frame: Frame) -> bool:
     """Whether a layer adds its bias; one without is given one, to see what it does on zeros."""
     if "bias" not in layer._parameters:
         return False
-    if layer.bias is not None:
+    if layer.bias is not None or type(layer) in _PLAIN:
         return True
     shape = next(node.shape for node in frame.nodes if node.op == "argument")
     bias = bias_of(layer)

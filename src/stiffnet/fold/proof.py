@@ -12,6 +12,7 @@ from stiffnet.fold.reading import mapped
 from stiffnet.fold.report import Folded, as_folded
 from stiffnet.fold.selection import before_choice
 from stiffnet.fold.verify import (
+    OUTPUT,
     DifferenceError,
     Outcome,
     attempt,
@@ -42,16 +43,19 @@ class Proof:
         self.original = copied(model)
         self.whole: Example = (args, kwargs)
         self._expected = ran(self.original, args, kwargs)  # before any pass in float64
-        small = resized(args, SAMPLES), resized(kwargs, SAMPLES)
-        self.exact, self.small = _in_float64(model, *small)
+        self.exact, self.small, outcome = _in_float64(
+            model, resized(args, SAMPLES), resized(kwargs, SAMPLES)
+        )
+        self._exactly: list[tuple[Example, Outcome]] = [(self.small, outcome)]
+        self._other_sizes_wanted = True
         floating = (p.dtype for p in self.exact.parameters() if p.is_floating_point())
         self._dtype = next(floating, torch.float64)
-        self._other = _other_size(self.exact, *self.small)
         self.exact_error: float | None = None
         self.scaled_error = 0.0
         self.places: tuple[str, ...] = ()
         """Modules that were compared in the network's own dtype instead of its outputs."""
-        self.made = model
+        self.made = self.tried = model
+        """The folded network, which was never run, and a copy of it that was."""
 
     def hold(
         self,
@@ -66,28 +70,39 @@ class Proof:
             FoldError: If they differ, in whichever of the ways.
         """
         folded = [*gates, *map(as_folded, changes)]
-        places = unchanged(folded, work)
-        is_exact = self._dtype == torch.float64
-        errors = []
-        for example in (self.small, *self._other):
-            expected = comparable(ran(self.exact, *example, places), type(self.given).__name__)
-            errors.append(compare(expected, work, *example, advice=_advice(changes, self._dtype)))
-        self.exact_error = max(errors) if is_exact else None
-        made = deployed(self.given, [gate.name for gate in gates], gated, changes, state_of(work))
-        own = next((p.dtype for p in made.parameters() if p.is_floating_point()), torch.float32)
+        self.exact_error = self._hold_exactly(work, unchanged(folded, work), changes)
+        self.made = deployed(
+            self.given, [gate.name for gate in gates], gated, changes, state_of(work)
+        )
+        self.tried = copied(self.made)
+        own = next((p.dtype for p in self.made.parameters() if p.is_floating_point()), None)
         advice = _advice(changes, own)
-        comparable(self._expected, type(made).__name__)
+        comparable(self._expected, type(self.made).__name__)
         try:
-            self.scaled_error = compare(self._expected, copied(made), *self.whole, advice=advice)
             self.places = ()
+            self.scaled_error = compare(self._expected, self.tried, *self.whole, advice=advice)
         except DifferenceError:
-            self.places = self._before_choice(work, folded) if is_exact else ()
+            self.places = self._before_choice(work, folded) if self.exact_error is not None else ()
             if not self.places:
                 raise
             whole = ran(self.original, *self.whole, self.places)
             inside = Outcome({place: whole.values[place] for place in self.places})
-            self.scaled_error = compare(inside, copied(made), *self.whole, advice=advice)
-        self.made = made
+            self.scaled_error = compare(inside, self.tried, *self.whole, advice=advice)
+
+    def _hold_exactly(
+        self, work: nn.Module, places: Sequence[str], changes: Sequence[Change]
+    ) -> float | None:
+        """Compare in float64, block by block, at the example's size and at another."""
+        if self._other_sizes_wanted:
+            self._exactly += _other_size(self.exact, *self.small)
+            self._other_sizes_wanted = False
+        errors = []
+        for example, outcome in self._exactly:
+            wanted = {place: outcome.values[place] for place in (*places, OUTPUT)}
+            expected = comparable(Outcome(wanted), type(self.given).__name__)
+            advice = _advice(changes, self._dtype)
+            errors.append(compare(expected, work, *example, advice=advice))
+        return max(errors) if self._dtype == torch.float64 else None
 
     def _before_choice(self, work: nn.Module, folded: Sequence[Folded]) -> tuple[str, ...]:
         """Modules that give the same in float64 and finish before anything is chosen.
@@ -105,7 +120,7 @@ class Proof:
         return tuple(same) if seen else ()
 
 
-def _advice(changes: Sequence[Change], dtype: torch.dtype) -> str:
+def _advice(changes: Sequence[Change], dtype: torch.dtype | None) -> str:
     """What to try where a folded network differs."""
     tries = []
     if any(change.kind == "branches" for change in changes):
@@ -115,21 +130,32 @@ def _advice(changes: Sequence[Change], dtype: torch.dtype) -> str:
     return f"fold it {' or '.join(tries)}, or report it" if tries else "please report it"
 
 
-def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, Example]:
-    """Return a copy in float64 and its example; in the network's own dtype if it casts itself."""
+def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, Example, Outcome]:
+    """Return a copy in float64, its example, and what it gives.
+
+    All in the network's own dtype if it casts by itself.
+    """
     exact, small = copied(model).double(), (doubled(args), doubled(kwargs))
-    if attempt(exact, *small).failed is None:
-        return exact, small
-    return copied(model), (args, kwargs)
+    outcome = attempt(exact, *small, _containers(exact))
+    if outcome.failed is None:
+        return exact, small, outcome
+    plain = copied(model)
+    return plain, (args, kwargs), ran(plain, args, kwargs, _containers(plain))
 
 
-def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[Example]:
+def _containers(model: nn.Module) -> list[str]:
+    """Paths of all modules that have others inside, without the network itself."""
+    return [path for path, module in model.named_modules() if path and module._modules]
+
+
+def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[tuple[Example, Outcome]]:
     """Return the example in another size, and of more samples, if the network takes any."""
     for more in (*LARGER, 0):
         grow = partial(_larger, more=more)
-        example = tuple(mapped(resized(given, OTHERS), grow) for given in (args, kwargs))
-        if attempt(model, *example).failed is None:
-            return [(example[0], example[1])]
+        other = tuple(mapped(resized(given, OTHERS), grow) for given in (args, kwargs))
+        outcome = attempt(model, *other, _containers(model))
+        if outcome.failed is None:
+            return [((other[0], other[1]), outcome)]
     return []
 
 
