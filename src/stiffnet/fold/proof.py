@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from stiffnet.fold.copies import copied, deployed, doubled, state_of
 from stiffnet.fold.reading import mapped
@@ -160,11 +161,15 @@ def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[tuple[Example,
 
 
 def _larger(value: Any, *, more: int) -> Any:
-    """Images whose last axes start again at their end; vectors and tokens stay as they are."""
-    if not (isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 2):
+    """Images stretched along their last one, two or three axes; vectors stay as they are.
+
+    Stretched and not repeated: equal numbers would tie wherever a network chooses by their order.
+    """
+    if not (isinstance(value, Tensor) and value.is_floating_point() and value.ndim in _STRETCHED):
         return value
-    for axis in range(max(2, value.ndim - 3) if value.ndim > 3 else 1, value.ndim):
-        size = value.shape[axis]
-        index = torch.arange(size + more, device=value.device) % max(size, 1)
-        value = value.index_select(axis, index)
-    return value
+    size = [side + more for side in value.shape[2:]]
+    mode = _STRETCHED[value.ndim]
+    return F.interpolate(value, size, mode=mode, align_corners=True) if more else value
+
+
+_STRETCHED = {3: "linear", 4: "bilinear", 5: "trilinear"}
