@@ -21,6 +21,7 @@ from stiffnet.fold.verify import (
     scaled_error,
     unchanged,
 )
+from tolerances import RTOL
 
 from .test_branches import Deploys
 from .test_fold import images, trained
@@ -154,6 +155,18 @@ def test_outputs_that_rounding_reorders_are_compared_before_they_are_chosen():
     assert result.report.places == ("body", "head")
     assert result.report.scaled_error <= 1e-5
     assert result.report.exact_error <= 1e-12
+
+
+def test_equal_scores_may_change_places_where_all_that_was_folded_lies_before():
+    torch.manual_seed(0)
+    model = trained(Chooses())
+    tied = images(8).round()[..., :1].expand(3, 3, 8, 8).double()  # every column is the same
+    tied = tied + 1e-16 * images(8, 3)
+    result = fold(model.double(), tied, fuse=True, passes=0)
+    assert [item.name for item in result.report.folded] == ["body.1"]
+    with torch.no_grad():
+        one, other = model.head(model.body(tied)), result.model.head(result.model.body(tied))
+    assert scaled_error([one], [other]) <= RTOL["float64"]
 
 
 class Lies(Deploys):

@@ -76,7 +76,7 @@ class FoldReport:
     """How the structure differs from the backbone's; see `network.deployed`."""
     places: tuple[str, ...] = ()
     """Modules whose results `scaled_error` is of, where the outputs are chosen by their order, as a
-    detector's boxes are; none where it is of the outputs. `exact_error` is always of those."""
+    detector's boxes are; none where it is of the outputs."""
 
     @property
     def parameters_before(self) -> int:
