@@ -66,6 +66,8 @@ def test_a_run_from_its_training_to_a_measured_folded_network(run, tmp_path, cap
     loaded = open_model(run / "folded")
     assert (loaded.form, loaded.options["attention"]) == ("folded", None)
     assert loaded.made_by["source"] == "run/final"
+    assert "TNS of the folded network differ" in loaded.made_by["notes"]
+    assert "TNS of the folded network differ" in " ".join(said.out.split())
     assert loaded.made_by["data"] == "generated-train"
     assert loaded.classes == open_model(run / "final").classes
     assert close(outputs(run / "final"), outputs(run / "folded"))

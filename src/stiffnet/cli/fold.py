@@ -72,6 +72,8 @@ def fold(
     with progress(f"folding {loaded.name}", steps) as advance:
         result = run(loaded.model, example, fuse=fuse, on_stage=lambda: advance(1))
         origin: dict[str, Fact] = {"folded_by": made_by, "source": str(model_folder), "fuse": fuse}
+        if result.report.notes:
+            origin["notes"] = " ".join(result.report.notes)
         write_folded(folder, result.model, result.report.changes, source=loaded, made_by=origin)
         advance(1)
         facts = {"form": "folded", "model": loaded.name, "made_by": made_by}

@@ -169,10 +169,10 @@ def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[tuple[Example,
     """Return the example in another size, and of more samples, if the network takes any."""
     for more in (*LARGER, 0):
         grow = partial(_larger, more=more)
-        other = tuple(mapped(resized(given, OTHERS), grow) for given in (args, kwargs))
+        other = mapped(resized(args, OTHERS), grow), mapped(resized(kwargs, OTHERS), grow)
         outcome = attempt(model, *other, _containers(model))
         if outcome.failed is None:
-            return [((other[0], other[1]), outcome)]
+            return [(other, outcome)]
     return []
 
 
