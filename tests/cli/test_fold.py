@@ -66,6 +66,8 @@ def test_a_run_from_its_training_to_a_measured_folded_network(run, tmp_path, cap
     loaded = open_model(run / "folded")
     assert (loaded.form, loaded.options["attention"]) == ("folded", None)
     assert loaded.made_by["source"] == "run/final"
+    assert "TNS of the folded network differ" in loaded.made_by["notes"]
+    assert "TNS of the folded network differ" in " ".join(said.out.split())
     assert loaded.made_by["data"] == "generated-train"
     assert loaded.classes == open_model(run / "final").classes
     assert close(outputs(run / "final"), outputs(run / "folded"))
@@ -149,6 +151,11 @@ def damaged(run):
     weights.write_bytes(weights.read_bytes()[:-1])
 
 
+def linked(run):
+    (run.parent / "net.pt2").symlink_to(run / "final" / "weights.safetensors")
+    (run.parent / "again").symlink_to(run / "final", target_is_directory=True)
+
+
 def nothing(run):
     return None
 
@@ -158,7 +165,23 @@ BAD = {
     "an unfinished run": (unfinished, ["run"], 2, "is not finished. Finish it with"),
     "a damaged one": (damaged, ["run"], 5, "weights.safetensors"),
     "a folder of somebody's": (occupied, ["run"], 2, "run/folded holds something else"),
-    "a trained network": (nothing, ["run", "--out", "run/final"], 2, "run/final holds something"),
+    "a trained network": (nothing, ["run", "--out", "run/best"], 2, "run/best holds something"),
+    "the source": (nothing, ["run", "--out", "run/final"], 2, "run/final is what is being folded"),
+    "the source, otherwise spelled": (
+        linked, ["run", "--out", "./run/../again"], 2, "is what is being folded, and stays",
+    ),
+    "the run's weights": (
+        nothing, ["run", "--program", "run/final/weights.safetensors"], 2,
+        "weights.safetensors is there already and is not a program that stiffnet wrote",
+    ),
+    "a link to them": (linked, ["run", "--program", "net.pt2"], 2, "net.pt2 is there already"),
+    "a file of the result": (
+        nothing, ["run", "--program", "run/folded/WEIGHTS.safetensors"], 2,
+        "will be a part of the folded network",
+    ),
+    "one file for two, in capitals": (
+        nothing, ["run", "--onnx", "a", "--program", "A"], 2, "a file of its own",
+    ),
     "a file as the folder": (nothing, ["run", "--out", "run/log.jsonl"], 6, "could not be written"),
     "a folder as the file": (nothing, ["run", "--program", "run"], 6, "run is a folder"),
     "one file for two": (
@@ -171,13 +194,36 @@ BAD = {
 @pytest.mark.parametrize(("prepare", "arguments", "status", "words"), BAD.values(), ids=BAD)
 def test_a_mistake_is_one_sentence_and_a_status(run, capsys, prepare, arguments, status, words):
     prepare(run)
-    before = sorted(run.rglob("*"))
+    before = content(run.parent)
     assert main(["fold", *arguments]) == status
     said = capsys.readouterr()
     assert words in said.err
     assert len(said.err.splitlines()) == 1
     assert said.out == ""
-    assert sorted(run.rglob("*")) == before
+    assert content(run.parent) == before
+
+
+def content(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+@needs_onnx
+def test_no_onnx_file_lands_on_what_is_no_onnx_file_of_ours(run, capsys):
+    (run / "net.onnx").write_bytes(b"somebody's")
+    before = content(run)
+    for path in ("run/final/weights.safetensors", "run/net.onnx"):
+        assert main(["fold", "run", "--onnx", path]) == 2
+        said = capsys.readouterr().err
+        assert f"{path} is there already and is not an ONNX file that stiffnet wrote" in said
+    assert content(run) == before
+
+
+def test_a_folded_network_is_not_replaced_by_what_is_made_of_it(run, capsys):
+    assert main(["fold", "run/best"]) == 0
+    before = content(run)
+    assert main(["fold", "run/best-folded", "--fuse", "--out", "run/best-folded"]) == 2
+    assert "run/best-folded is what is being folded, and stays" in capsys.readouterr().err
+    assert content(run) == before
 
 
 def test_missing_onnx_is_said_before_any_work(run, capsys, monkeypatch):

@@ -1,12 +1,16 @@
 """Folding a constant gate: what comes out, what is refused, and what stays as it was."""
 
+import collections
 import copy
+import io
+import itertools
 import threading
 
 import pytest
 import timm
 import torch
 import torchvision
+from rich.console import Console
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
@@ -15,6 +19,7 @@ from torchvision.ops import FrozenBatchNorm2d
 from stiffnet.attention.asr import asr
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
+from stiffnet.fold.report import INDEX_CHANGES
 from stiffnet.network.attach import attach, attached
 from stiffnet.network.load import create_model
 from stiffnet.network.positions import Position, register_positions
@@ -257,13 +262,12 @@ def parts():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FOLDABLE)
-def test_what_lies_between_a_layer_and_the_gate_may_be_anything_that_commutes(name):
-    code, into = FOLDABLE[name]
-    model, x = branch(code, **parts()).double(), images(8).double()
-    result = fold(model, x, passes=0)
-    assert_same(model, result.model, x, 1e-12)
-    assert set(result.report.folded[0].into) == into
+def test_what_lies_between_a_layer_and_the_gate_may_be_anything_that_commutes():
+    for name, (code, into) in FOLDABLE.items():
+        model, x = branch(code, **parts()).double(), images(8).double()
+        result = fold(model, x, passes=0)
+        assert_same(model, result.model, x, 1e-12)
+        assert set(result.report.folded[0].into) == into, name
 
 
 def _twice(m, x):
@@ -331,17 +335,17 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_folded_is_refused_with_its_path_and_reason(name):
-    code, made, reason = REFUSED[name]
-    model = branch(code, **made())
-    for gate in gates(model):
-        with torch.no_grad():
-            gate.psi[0, 0] = -1
-    before = copy.deepcopy(model.state_dict())
-    with pytest.raises(FoldError, match=f"1 of 1 constant gates.*'gate_here.step_size'.*{reason}"):
-        fold(model, images(8), passes=0)
-    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+def test_what_cannot_be_folded_is_refused_with_its_path_and_reason():
+    for code, made, reason in REFUSED.values():
+        model = branch(code, **made())
+        for gate in gates(model):
+            with torch.no_grad():
+                gate.psi[0, 0] = -1
+        before = copy.deepcopy(model.state_dict())
+        expected = f"1 of 1 constant gates.*'gate_here.step_size'.*{reason}"
+        with pytest.raises(FoldError, match=expected):
+            fold(model, images(8), passes=0)
+        assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
 def test_a_relu_is_passed_where_the_gate_is_not_negative():
@@ -415,16 +419,16 @@ class Writes(nn.Module):
         return y if result is False else result
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_a_value_that_is_changed_in_place_is_found_out(name):
+def test_a_value_that_is_changed_in_place_is_found_out():
     def code(m, x):
         value = m.a(x)
         m.w(value)
         return m.gate_here(value)
 
-    model = branch(code, a=conv(), w=Writes(IN_PLACE[name]))
-    with pytest.raises(FoldError, match=r"changed in place|does not commute"):
-        fold(model, images(8), passes=0)
+    for change in IN_PLACE.values():
+        model = branch(code, a=conv(), w=Writes(change))
+        with pytest.raises(FoldError, match=r"changed in place|does not commute"):
+            fold(model, images(8), passes=0)
 
 
 def test_a_branch_that_is_off_on_the_example_is_folded_too():
@@ -521,11 +525,65 @@ def test_unsuitable_networks_get_a_sentence():
         fold(model, images(), passes=0)
 
 
-def test_the_report_counts_what_both_networks_cost():
-    model = resnet()
-    report = fold(model, images(), fuse=True, passes=1).report
+def test_the_report_counts_what_both_networks_cost(monkeypatch):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Flatten())
+    model.append(nn.Linear(4 * 6 * 6, 5))
+    clock = itertools.count()  # a second passes whenever it is looked at
+    monkeypatch.setattr("stiffnet.fold.cost.time.perf_counter", lambda: float(next(clock)))
+    report = fold(trained(model), images(8), fuse=True, passes=2).report
     assert report.images == 3
-    assert report.before.macs > report.after.macs > 40_000_000
+    assert report.before.macs == report.after.macs == 4 * 3 * 9 * 36 + 4 * 36 * 5
     assert report.after.flops == 2 * report.after.macs
-    assert report.before.seconds > 0
-    assert report.after.seconds > 0
+    assert report.before.parameters == 4 * 3 * 9 + 2 * 4 + 4 * 36 * 5 + 5
+    assert report.after.parameters == 4 * 3 * 9 + 4 + 4 * 36 * 5 + 5
+    assert (report.before.seconds, report.after.seconds) == (1.0, 1.0)
+    assert next(clock) == 2 * 2 * 3  # both networks, before and after, one pass more to warm up
+
+
+def test_that_nsi_changes_with_a_gate_is_said():
+    gated = fold(resnet(), images(), passes=0).report
+    assert gated.notes == (INDEX_CHANGES,)
+    assert "NSI and TNS of the folded network differ" in written(gated)
+    plain = fold(trained(nn.Sequential(conv(), nn.BatchNorm2d(3))), images(8), fuse=True, passes=0)
+    assert plain.report.notes == ()
+    assert "TNS" not in written(plain.report)
+
+
+def written(report):
+    console = Console(width=1000, record=True, file=io.StringIO())
+    console.print(report)
+    return console.export_text()
+
+
+def test_shapes_and_other_kinds_of_arguments():
+    """What code often passes to functions: shapes, slices, named tuples, dtypes, formats."""
+    pair = collections.namedtuple("Pair", "one other")
+
+    def code(m, x):
+        y = m.a(x)
+        y = y.reshape(-1).view(y.shape)
+        y = F.interpolate(y, size=x.shape[2:])
+        y = y.to(dtype=x.dtype, memory_format=torch.contiguous_format, copy=True)
+        y = y[:, slice(None), : torch.tensor(7), ...].flip((2,))
+        y = y.permute(torch.Size((0, 1, 3, 2))).clone(memory_format=torch.preserve_format)
+        return m.gate_here(torch.cat(tuple(pair(y, y)), 2))
+
+    model = branch(code, a=conv()).double()
+    result = fold(model, images(8).double(), passes=0)
+    assert_same(model, result.model, images(9).double(), 1e-12)
+
+
+def test_an_example_that_is_a_named_tuple_stays_one():
+    pair = collections.namedtuple("Pair", "image mask")
+
+    def code(m, given):
+        return m.gate_here(m.a(given.image) * given.mask)
+
+    model = trained(attach(Branch(code, a=conv()), asr("vector"), example=(given(pair),)))
+    result = fold(model, (given(pair),), passes=0)
+    with torch.no_grad():
+        assert torch.allclose(model(given(pair)), result.model(given(pair)), rtol=1e-5, atol=1e-6)
+
+
+def given(pair):
+    return pair(images(8), torch.ones(3, 1, 8, 8))

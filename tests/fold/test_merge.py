@@ -1,6 +1,7 @@
 """Norms merged into the layers before them."""
 
 import copy
+import itertools
 
 import pytest
 import timm
@@ -21,11 +22,13 @@ def chain(*layers):
     return trained(nn.Sequential(*layers))
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("affine", [True, False])
-@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
-def test_a_norm_is_merged_as_the_formula_says(kind, groups, bias, affine):
+def test_a_norm_is_merged_as_the_formula_says():
+    kinds = (nn.Conv2d, nn.ConvTranspose2d)
+    for kind, groups, bias, affine in itertools.product(kinds, (1, 2), *[(True, False)] * 2):
+        merged_as_the_formula_says(kind, groups, bias=bias, affine=affine)
+
+
+def merged_as_the_formula_says(kind, groups, *, bias, affine):
     model = chain(
         kind(4, 6, 3, groups=groups, bias=bias), nn.BatchNorm2d(6, eps=0.1, affine=affine)
     ).double()
@@ -106,20 +109,51 @@ def _two_norms(m, x):
     return m.norm(value) + m.other(value)
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (_conv_twice, "'conv.weight' is used 2 times"),
-        (_norm_twice, "called more than once"),
-        (_output_twice, "used elsewhere"),
-        (_two_norms, "used elsewhere"),
-    ],
+SHARED = (
+    (_conv_twice, "'conv.weight' is used 2 times"),
+    (_norm_twice, "called more than once"),
+    (_output_twice, "used elsewhere"),
+    (_two_norms, "used elsewhere"),
 )
-def test_what_is_shared_is_not_merged(code, reason):
+
+
+def test_what_is_shared_is_not_merged():
+    for code, reason in SHARED:
+        torch.manual_seed(0)
+        model, x = trained(Shared(code)).double(), images(4).double()
+        with pytest.raises(FoldError, match=rf"'norm': .*{reason}"):
+            fold(model, x, fuse=True, passes=0)
+
+
+class Looks(nn.Sequential):
+    """Code that looks into its second norm, and cannot be run without it."""
+
+    def forward(self, x):
+        return super().forward(x) + 0 * self[3].running_var.sum()
+
+
+def test_a_norm_that_cannot_be_merged_is_left_and_the_others_are_merged():
+    layers = [part for _ in range(5) for part in (nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))]
     torch.manual_seed(0)
-    model, x = trained(Shared(code)).double(), images(4).double()
-    with pytest.raises(FoldError, match=rf"'norm': .*{reason}"):
-        fold(model, x, fuse=True, passes=0)
+    model = trained(Looks(*layers)).double()
+    result = fold(model, images(4).double(), fuse=True, passes=0)
+    assert_same(model, result.model, images(5).double(), 1e-12)
+    assert [item.name for item in result.report.folded] == ["1", "5", "7", "9"]
+    [left] = result.report.refused
+    assert left.name == "3"
+    assert "spoil the result: Looks cannot be run after folding: " in left.reason
+    assert "running_var" in left.reason
+
+
+def test_a_norm_that_float32_cannot_do_without_is_left():
+    model = chain(*[p for _ in range(3) for p in (nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))])
+    with torch.no_grad():
+        model[2].bias.fill_(3e4)  # its norm takes it away again, at the cost of five digits
+        model[3].running_mean.fill_(3e4)
+    result = fold(model, images(4), fuse=True, passes=0)
+    assert {item.name for item in result.report.folded} == {"1", "5"}
+    assert [left.name for left in result.report.refused] == ["3"]
+    assert_same(model, result.model, images(4))
 
 
 def test_a_norm_without_statistics_is_not_merged():

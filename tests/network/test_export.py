@@ -11,6 +11,7 @@ from torch import nn
 from stiffnet.errors import ExportError, StiffnetError, StorageError
 from stiffnet.network import export
 from stiffnet.network.export import export_onnx, export_program
+from stiffnet.network.exported import ABOUT, MARK, refuse_replacing
 from tolerances import RTOL
 
 needs_onnx = pytest.mark.skipif(
@@ -112,13 +113,42 @@ def test_a_program_gives_what_torch_gives_for_any_number_of_images(tmp_path, dty
     model = small().to(dtype)
     report = export_program(model, "net.pt2", EXAMPLE, inputs=real_images(), facts={"form": "x"})
     assert (report.kind, report.opset, report.images) == ("program", None, 7)
-    kept = {export.ABOUT: ""}
+    kept = {ABOUT: ""}
     program = torch.export.load("net.pt2", extra_files=kept).module()
-    assert json.loads(kept[export.ABOUT]) == {"form": "x"}
+    assert json.loads(kept[ABOUT]) == {"form": "x", **MARK}
     for size in (1, 2, 5):
         batch = torch.rand(size, 3, 8, 8, dtype=dtype)
         assert scaled_error(model(batch), program(batch)) <= RTOL[rounding]
     assert [path.name for path in tmp_path.iterdir()] == ["net.pt2"]
+
+
+def test_an_earlier_program_is_replaced_and_nothing_else_is(tmp_path):
+    model, path = small(), tmp_path / "net.pt2"
+    export_program(model, path, EXAMPLE)
+    first = path.read_bytes()
+    with torch.no_grad():
+        model[0].weight.add_(1)
+    export_program(model, path, EXAMPLE)
+    assert path.read_bytes() != first
+    torch.save(model.state_dict(), tmp_path / "weights.pt")  # a zip file, too
+    for name in ("weights.pt", "a folder", "gone"):
+        if name == "a folder":
+            (tmp_path / name).mkdir()
+        elif name == "gone":
+            (tmp_path / name).symlink_to(tmp_path / "nowhere")
+        with pytest.raises(ExportError, match=f"{name} is there already and is not a program"):
+            export_program(model, tmp_path / name, EXAMPLE)
+    assert torch.load(tmp_path / "weights.pt").keys() == model.state_dict().keys()
+
+
+@needs_onnx
+def test_an_earlier_onnx_file_is_known(exported, tmp_path):
+    path, _, _ = exported
+    refuse_replacing(path, "onnx")
+    (tmp_path / "cut.onnx").write_bytes(path.read_bytes()[:-100])
+    for strange in (tmp_path / "cut.onnx", path):
+        with pytest.raises(ExportError, match="is there already and is not a"):
+            refuse_replacing(strange, "program" if strange == path else "onnx")
 
 
 def test_images_do_not_get_into_a_program(tmp_path):

@@ -108,5 +108,35 @@ def test_what_has_no_mean_is_refused(attention, reason):
 
 
 def test_no_images_are_refused():
-    with pytest.raises(DataError, match="gave no images"):
-        freeze_attention(network(), [])
+    for empty in ([], [(torch.zeros(0, 3, 16, 16), torch.zeros(0, dtype=torch.long))]):
+        with pytest.raises(DataError, match="gave no images to take the mean over"):
+            freeze_attention(network(), empty)
+
+
+class OnlyOnce:
+    """A loader that is no iterator, and has nothing left the second time."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        batches, self.batches = self.batches, []
+        return iter(batches)
+
+
+@pytest.mark.parametrize("options", [{"recalibrate": True}, {"epochs": 2}], ids=str)
+def test_a_loader_that_can_be_read_once_only_is_refused_where_it_is_read_again(options):
+    model, left = network(), iter(batches())
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(DataError, match=r"list_iterator, which can be read once only.*list of"):
+        freeze_attention(model, left, **options)
+    assert len(list(left)) == 3  # none was taken
+    with pytest.raises(DataError, match="gave no images when it was read again"):
+        freeze_attention(model, OnlyOnce(batches()), **options)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_generator_will_do_for_the_means_alone():
+    model = network()
+    one, other = freeze_attention(model, iter(batches())), freeze_attention(model, batches())
+    assert all(torch.equal(t, other.state_dict()[name]) for name, t in one.state_dict().items())

@@ -47,7 +47,7 @@ def fold(
 
     from stiffnet.cli.results import command
     from stiffnet.files import check_writable
-    from stiffnet.fold.fold import fold as run
+    from stiffnet.fold.fold import STAGES, fold as run
     from stiffnet.network.export import export_onnx, export_program, require_onnx
     from stiffnet.network.folded import write_folded
     from stiffnet.network.load import open_model
@@ -55,10 +55,11 @@ def fold(
     model_folder, default = places(source)
     folder = out or default
     check_writable(folder)
+    refuse_source(folder, source, model_folder)
     refuse_strangers(folder)
-    _check_files(folder, onnx, program)
     if onnx is not None:
         require_onnx()
+    _check_files(folder, onnx=onnx, program=program)
     loaded = open_model(model_folder)
     _refuse_folded(loaded, model_folder, fuse=fuse)
     real = _real_images(loaded, model_folder, data, limit)
@@ -67,9 +68,12 @@ def fold(
     example = torch.cat([made_up, *real])
     made_by = command()
     exports: list[ExportReport] = []
-    with progress(f"folding {loaded.name}", 1 + bool(onnx) + bool(program)) as advance:
-        result = run(loaded.model, example, fuse=fuse)
+    steps = STAGES + 1 + bool(onnx) + bool(program)
+    with progress(f"folding {loaded.name}", steps) as advance:
+        result = run(loaded.model, example, fuse=fuse, on_stage=lambda: advance(1))
         origin: dict[str, Fact] = {"folded_by": made_by, "source": str(model_folder), "fuse": fuse}
+        if result.report.notes:
+            origin["notes"] = " ".join(result.report.notes)
         write_folded(folder, result.model, result.report.changes, source=loaded, made_by=origin)
         advance(1)
         facts = {"form": "folded", "model": loaded.name, "made_by": made_by}
@@ -126,18 +130,44 @@ def refuse_strangers(folder: Path) -> None:
         )
 
 
-def _check_files(folder: Path, *files: Path | None) -> None:
-    from stiffnet.errors import FoldError, StorageError
-    from stiffnet.files import check_writable
+def refuse_source(folder: Path, *sources: Path) -> None:
+    """Keep the result off what it is made of, however that is spelled."""
+    from stiffnet.errors import FoldError
 
-    wanted = [path for path in files if path is not None]
-    for path in wanted:
-        if path.is_dir() or path.resolve() == folder.resolve():
+    for source in sources:
+        if _spelled(folder) == _spelled(source) or (folder.exists() and folder.samefile(source)):
+            raise FoldError(
+                f"{folder} is what is being folded, and stays. Choose another folder with `--out`."
+            )
+
+
+def _spelled(path: Path) -> str:
+    """One spelling for all that could mean the same file, also where capitals do not count."""
+    return str(path.resolve()).casefold()
+
+
+def _check_files(folder: Path, **files: Path | None) -> None:
+    from stiffnet.errors import ExportError, FoldError, StorageError
+    from stiffnet.files import check_writable
+    from stiffnet.network.exported import refuse_replacing
+    from stiffnet.network.folder import MANIFEST, WEIGHTS
+    from stiffnet.network.structure import STRUCTURE
+
+    wanted = {kind: path for kind, path in files.items() if path is not None}
+    own = {_spelled(folder / name) for name in (MANIFEST, WEIGHTS, STRUCTURE)}
+    for kind, path in wanted.items():
+        if path.is_dir() or _spelled(path) == _spelled(folder):
             raise StorageError(f"{path} is a folder. Give the name of a file to write.")
+        if _spelled(path) in own:
+            raise ExportError(
+                f"{path} will be a part of the folded network. Choose another name for `--{kind}`."
+            )
         check_writable(path.parent)
-    if len({path.resolve() for path in wanted}) < len(wanted):
+        refuse_replacing(path, kind)  # type: ignore[arg-type]  # both are kinds
+    if len(set(map(_spelled, wanted.values()))) < len(wanted):
         raise FoldError(
-            f"`--onnx` and `--program` would both be {wanted[0]}. Give each a file of its own."
+            f"`--onnx` and `--program` would both be {next(iter(wanted.values()))}. Give each a "
+            "file of its own."
         )
 
 

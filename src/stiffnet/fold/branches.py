@@ -1,34 +1,95 @@
 """Parallel branches (RepVGG, ACNet, MobileOne) made one layer, by their modules' own methods."""
 
-from torch import nn
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
-from stiffnet.network.deployed import Change, join_branches, with_branches
+from stiffnet.network.deployed import Change, join_branches, knows_how
 
 
-def fold_branches(model: nn.Module) -> tuple[nn.Module, list[Change]]:
-    """Join the branches of every module that knows how, and say which those were.
+def fold_branches(
+    model: nn.Module, gates: Collection[str] = ()
+) -> tuple[nn.Module, list[Change], dict[str, str]]:
+    """Join the branches of every module that knows how, also of those inside what was joined.
 
     Args:
         model: A network in evaluation mode; it is changed.
+        gates: Paths of attached modules. What they are in is left alone, since its own method
+            knows nothing of them; what is beside them is joined.
+
+    Returns:
+        The network, what was joined, and why other modules were not, by their paths.
 
     Raises:
         FoldError: If a module's own method fails.
     """
     changes: list[Change] = []
-    for path in list(with_branches(model)):
-        before = _structure(model.get_submodule(path))
-        try:
-            model = join_branches(model, path)
-        except Exception as error:  # foreign code
-            raise FoldError(
-                f"The branches of {path or type(model).__name__} cannot be joined by its own "
-                f"method: {error}. Fold with `branches=False`."
-            ) from error
-        if _structure(model.get_submodule(path)) != before:
-            changes.append(Change("branches", path))
-    return model, changes
+    left: dict[str, str] = {}
+    seen: set[nn.Module] = set()
+    waiting = [""]
+    while waiting:
+        path = waiting.pop()
+        module = model.get_submodule(path)
+        if module in seen:
+            continue
+        seen.add(module)
+        gate = next((name for name in gates if _is_in(name, path)), None)
+        if knows_how(module) and gate is None:
+            before = _content(module)
+            model = _joined(model, path)
+            module = model.get_submodule(path)
+            seen.add(module)
+            if not _same(_content(module), before):
+                changes.append(Change("branches", path))
+        elif knows_how(module) and path:
+            left[path] = f"{gate!r} is attached inside, which its own method does not know"
+        inside = (f"{path}.{name}" if path else name for name, _ in module.named_children())
+        waiting += reversed(list(inside))
+    return model, changes, left
 
 
-def _structure(module: nn.Module) -> tuple[object, ...]:
-    return type(module), tuple(module.state_dict())
+def _joined(model: nn.Module, path: str) -> nn.Module:
+    try:
+        return join_branches(model, path)
+    except Exception as error:  # foreign code
+        raise FoldError(
+            f"The branches of {path or type(model).__name__} cannot be joined by its own "
+            f"method: {error}. Fold with `branches=False`."
+        ) from error
+
+
+def _is_in(path: str, outer: str) -> bool:
+    return not outer or path == outer or path.startswith(f"{outer}.")
+
+
+Content = dict[str, tuple[Any, ...]]
+
+
+def _content(module: nn.Module) -> Content:
+    """Classes, settings and numbers of a module and of those inside it."""
+    return {
+        path: (
+            type(part),
+            {key: value for key, value in vars(part).items() if isinstance(value, bool | int)},
+            {key: value.detach().clone() for key, value in _tensors(part).items()},
+        )
+        for path, part in module.named_modules()
+    }
+
+
+def _tensors(part: nn.Module) -> dict[str, Tensor]:
+    named = (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
+    return dict(named)
+
+
+def _same(one: Content, other: Content) -> bool:
+    """Whether a method did nothing, as one does that was called before."""
+    return one.keys() == other.keys() and all(
+        one[path][:2] == other[path][:2]
+        and one[path][2].keys() == other[path][2].keys()
+        and all(torch.equal(one[path][2][key], other[path][2][key]) for key in one[path][2])
+        for path in one
+    )

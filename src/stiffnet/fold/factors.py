@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stiffnet.fold.algebra import Layer
 from stiffnet.fold.commute import Way
-from stiffnet.fold.reading import Refusal, data_in, run_again
+from stiffnet.fold.reading import Op, Refusal, data_in, run_again
 from stiffnet.trajectory.graph import ADDITIONS
 
 CLOSE = 1e-9
@@ -77,6 +77,21 @@ def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Fact
             f"its gate is negative for {count} of {len(wanted)} channels, and a "
             f"`{way.one_sided[0]}` lies between it and {way.layer.name}"
         )
+    unit, part = _units(way, shape, axis)
+    values = torch.ones(way.layer.units, dtype=torch.float64)
+    touched = torch.zeros(way.layer.units, dtype=torch.bool)
+    values[unit[part]], touched[unit[part]] = wanted[part], True
+    if not torch.equal(values[unit[part]], wanted[part]):
+        raise Refusal(f"one channel of {way.layer.name} goes into several channels of the gate")
+    return Factors(way.layer, values, touched, part)
+
+
+def _units(way: Way, shape: tuple[int, ...], axis: int) -> tuple[Tensor, Tensor]:
+    """Which unit of its layer every channel of a value is scaled by, and in which it has a part."""
+    channels = shape[axis]
+    behind = len(shape) - 1 - axis % len(shape)
+    if not way.path and way.layer.layout == (channels, *[1] * behind):
+        return torch.arange(channels), torch.ones(channels, dtype=torch.bool)
     random = torch.Generator().manual_seed(0)
     units = 1 + torch.rand(way.layer.units, generator=random, dtype=torch.float64)
     pairs = [_replayed(way, units, random, sign) for sign in (1, -1)]  # a ReLU stops one of them
@@ -97,21 +112,30 @@ def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Fact
         or bool(((ratio - units[nearest]).abs() > CLOSE)[part].any())
     ):
         raise Refusal(f"channels are mixed between {way.layer.name} and the gate")
-    values, touched = torch.ones_like(units), torch.zeros(len(units), dtype=torch.bool)
-    values[nearest[part]], touched[nearest[part]] = wanted[part], True
-    if not torch.equal(values[nearest[part]], wanted[part]):
-        raise Refusal(f"one channel of {way.layer.name} goes into several channels of the gate")
-    return Factors(way.layer, values, touched, part)
+    return nearest, part
 
 
 def is_rearrangement(way: Way) -> bool:
-    """Whether the operations of a way keep what is the same everywhere: then they keep a shift."""
+    """Whether the operations of a way keep what is the same everywhere: then they keep a shift.
+
+    That is seen on ones, of the example's size. What keeps them there may not on other sizes where
+    zeros come in only for some of them, and is refused.
+    """
     value = torch.ones(way.layer.node.shape, dtype=torch.float64)
     for step in way.path:
-        if step.alone or len(data_in(step.op)) > 1:
+        if step.alone or len(data_in(step.op)) > 1 or _goes_by_size(step.op):
             return False
         value = run_again(step.op, {step.source: value})
     return bool(((value - 1).abs() <= CLOSE).all())
+
+
+def _goes_by_size(op: Op) -> bool:
+    """Whether an operation adds zeros, or numbers up, for images of some sizes only."""
+    if op.name in ("pad", "constant_pad_nd"):
+        return op.name != "pad" or op.given(2, "mode", "constant") == "constant"
+    if op.name in ("avg_pool2d", "avg_pool3d"):
+        return bool(op.given(4, "ceil_mode", False)) and bool(op.given(6, "divisor_override"))
+    return op.name in ("sum", "fold")
 
 
 def _replayed(way: Way, units: Tensor, random: torch.Generator, sign: int) -> tuple[Tensor, Tensor]:

@@ -1,28 +1,29 @@
 """Folding: constant gates into weights, branches and norms into layers, all of it or nothing."""
 
-import copy
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.branches import fold_branches
+from stiffnet.fold.caches import own_caches
+from stiffnet.fold.copies import copied, state_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates
 from stiffnet.fold.merge import merge_norms
-from stiffnet.fold.reading import mapped
-from stiffnet.fold.report import Folded, FoldReport, FoldResult, Refused
-from stiffnet.fold.verify import attempt, compare, first_line, unchanged
+from stiffnet.fold.proof import Proof
+from stiffnet.fold.report import FoldReport, FoldResult, Refused, as_folded
 from stiffnet.network.deployed import Change
 from stiffnet.network.example import example_for
-from stiffnet.trajectory.batch import as_arguments, resized
+from stiffnet.trajectory.batch import as_arguments
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import unready
 
-SAMPLES = 2  # of the example on which a pass is read; verified on all of it
 PASSES = 5  # of each network, for its time
+STAGES = 4  # that a fold tells of, one after the other
 
 
 def fold(
@@ -32,6 +33,7 @@ def fold(
     fuse: bool = False,
     branches: bool = True,
     passes: int = PASSES,
+    on_stage: Callable[[], object] | None = None,
 ) -> FoldResult:
     """Fold away what costs time at inference and changes nothing that a network computes.
 
@@ -39,8 +41,8 @@ def fold(
     every block is an object of its own class again, and the state dict loads into the plain
     backbone. Modules that know how to join their branches (RepVGG, ACNet, ...) do so. The given
     network is not touched; the result is a copy that was computed in float64 and compared with it
-    on the example. What the network does not do on the example, because its code goes by sizes or
-    values, is not seen.
+    on the example, and on another size of image if it takes one. What the network does on neither,
+    because its code goes by sizes or values, is not seen.
 
     Args:
         model: A network in evaluation mode.
@@ -49,6 +51,8 @@ def fold(
             result is no longer the backbone that was trained, and faster than it.
         branches: Whether to join branches.
         passes: How often each of both networks is timed; 0 for not at all.
+        on_stage: Called after each of the four stages, to show progress: gates, branches and
+            norms, the comparison, the costs.
 
     Returns:
         The folded network, and a report.
@@ -76,79 +80,56 @@ def fold(
         usual.enter_context(torch.inference_mode(False))
         for kind in kinds:
             usual.enter_context(torch.autocast(kind, enabled=False))
-        args, kwargs = as_arguments(example_for(model) if example is None else example)
-        return _fold(model, args, kwargs, fuse=fuse, branches=branches, passes=passes)
+        usual.enter_context(own_caches(model))
+        args, kwargs = as_arguments(example_for(copied(model)) if example is None else example)
+        tell = on_stage or (lambda: None)
+        return _fold(model, args, kwargs, fuse=fuse, branches=branches, passes=passes, tell=tell)
 
 
 def _fold(
-    model: nn.Module, args: Any, kwargs: Any, *, fuse: bool, branches: bool, passes: int
+    model: nn.Module,
+    args: Any,
+    kwargs: Any,
+    *,
+    fuse: bool,
+    branches: bool,
+    passes: int,
+    tell: Callable[[], object],
 ) -> FoldResult:
-    original = _copied(model)
-    work, small = _in_float64(model, resized(args, SAMPLES), resized(kwargs, SAMPLES))
-    is_exact = next((p.dtype for p in work.parameters()), torch.float64) == torch.float64
-    folded, refused = fold_gates(work, *small)
-    changes: list[Change] = []
+    proof = Proof(model, args, kwargs)
+    work = copied(proof.exact)
+    gates, refused = fold_gates(work, *proof.small)
+    gated = state_of(work)
+    tell()
+    joined: list[Change] = []
     if branches:
-        work, changes = fold_branches(work)
-        folded += [Folded(change.path, "branches", (change.path,)) for change in changes]
-    if fuse:
-        merged, left = merge_norms(work, *small)
-        changes += merged
-        folded += [Folded(change.path, "norm", (change.into,)) for change in merged]
+        work, joined, left = fold_branches(work, [item.name for item in refused])
         refused += [Refused(path, reason) for path, reason in left.items()]
+
+    def prove(merged: list[Change]) -> None:
+        proof.hold(work, gates, gated, [*joined, *merged])
+
+    merged: list[Change] = []
+    if fuse:
+        merging = merge_norms(work, *proof.small, prove)
+        merged = merging.changes
+        refused += [Refused(path, reason) for path, reason in merging.left.items()]
+    changes = [*joined, *merged]
+    folded = [*gates, *(as_folded(change) for change in changes)]
+    tell()
     if not folded:
         raise FoldError(_nothing(model, refused, fuse=fuse))
-    whole = _copied(model).double() if is_exact else original
-    exact_error = compare(whole, work, *small, unchanged(folded, work))
-    made = _rounded(work, model)
-    scaled_error = compare(original, made, args, kwargs)
+    if not merged:
+        prove([])
+    tell()
     images = max((len(t) for t in tensors_in((args, kwargs)) if t.ndim), default=1)
-    before, after = costs((original, made), args, kwargs, passes=passes)
+    before, after = costs((proof.original, proof.tried), args, kwargs, passes=passes)
+    tell()
     report = FoldReport(
-        tuple(folded), tuple(refused), scaled_error, exact_error if is_exact else None, before,
-        after, images, tuple(changes),
+        tuple(folded), tuple(refused), proof.scaled_error, proof.exact_error, before, after,
+        images, tuple(changes), proof.places,
     )  # fmt: skip
-    return FoldResult(made, report)
-
-
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except Exception as error:  # foreign objects
-        raise FoldError(
-            f"{type(model).__name__} cannot be copied, and folding changes a copy: {error}. Take "
-            "out what cannot be copied, such as the older `weight_norm`."
-        ) from error
-
-
-def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, tuple[Any, Any]]:
-    """Return a copy in float64 and its example; in the network's own dtype if it casts itself."""
-    exact, small = _copied(model).double(), (mapped(args, _double), mapped(kwargs, _double))
-    if attempt(exact, *small)[1] is None:
-        return exact, small
-    plain = _copied(model)
-    failed = attempt(plain, args, kwargs)[1]
-    if failed is not None:
-        raise FoldError(
-            f"{type(model).__name__} cannot be run on this example: {first_line(failed)}. Give one "
-            "that it takes."
-        ) from failed
-    return plain, (args, kwargs)
-
-
-def _double(value: Any) -> Any:
-    floating = isinstance(value, Tensor) and value.is_floating_point()
-    return value.double() if floating else value
-
-
-def _rounded(exact: nn.Module, like: nn.Module) -> nn.Module:
-    """Give every tensor the dtype that it had; new ones get that of the network."""
-    dtypes = {name: t.dtype for name, t in (*like.named_parameters(), *like.named_buffers())}
-    usual = next((p.dtype for p in like.parameters() if p.is_floating_point()), torch.float32)
-    for name, tensor in (*exact.named_parameters(), *exact.named_buffers()):
-        if tensor.is_floating_point():
-            tensor.data = tensor.data.to(dtypes.get(name, usual))
-    return exact
+    return FoldResult(proof.made, report)
 
 
 def _nothing(model: nn.Module, refused: list[Refused], *, fuse: bool) -> str:

@@ -49,8 +49,21 @@ def fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], 
         for part in parts:
             for holder in part.layer.holders:
                 holder.scale(part.values)
-    folded = _take_out(model, constant, values, found)
+    for sits in constant:
+        norm: Any = model.get_submodule(sits.name)
+        if isinstance(norm, ConstantIEBN):
+            with torch.no_grad():
+                norm.weight.mul_(values[sits.name])
+    folded = [
+        Folded(sits.name, sits.module, _into(sits.name, found.get(sits.name))) for sits in constant
+    ]
+    drop_gates(model, [item.name for item in folded])
     return folded, refused
+
+
+def _into(name: str, parts: Sequence[Factors] | None) -> tuple[str, ...]:
+    """Names of the layers that took a gate in; a norm took its own."""
+    return (name,) if parts is None else tuple(dict.fromkeys(part.layer.name for part in parts))
 
 
 def _is_constant(model: nn.Module, sits: Attachment) -> bool:
@@ -94,29 +107,16 @@ def _found(gate: Any, value: Tensor, reading: Reading) -> list[Factors]:
     return all_factors(ways(rate.outer, reading, frames[0]), shape, axis, value)
 
 
-def _take_out(
-    model: nn.Module,
-    gates: Sequence[Attachment],
-    values: dict[str, Tensor],
-    found: dict[str, list[Factors]],
-) -> list[Folded]:
-    folded = []
+def drop_gates(model: nn.Module, gates: Sequence[str]) -> None:
+    """Take gates out of a network; every block that has none left is of its own class again."""
     blocks: dict[str, list[str]] = defaultdict(list)
-    for sits in gates:
-        gate: Any = model.get_submodule(sits.name)
-        if isinstance(gate, ConstantIEBN):
-            with torch.no_grad():
-                gate.weight.mul_(values[sits.name])
-            folded.append(Folded(sits.name, sits.module, (sits.name,)))
-            continue
-        block, _, child = sits.name.rpartition(".")
-        blocks[block].append(child)
-        into = tuple(dict.fromkeys(part.layer.name for part in found[sits.name]))
-        folded.append(Folded(sits.name, sits.module, into))
+    for name in gates:
+        if not isinstance(model.get_submodule(name), ConstantIEBN):
+            block, _, child = name.rpartition(".")
+            blocks[block].append(child)
     for path, children in blocks.items():
         take_out(model.get_submodule(path), children)
     put_back(model, only=ConstantIEBN)
-    return folded
 
 
 def _cannot(reasons: dict[str, str], of: int) -> str:

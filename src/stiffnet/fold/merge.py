@@ -1,11 +1,13 @@
 """Batch norms merged into the convolutions and linear layers before them."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from stiffnet.errors import FoldError
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
 from stiffnet.fold.reading import Op, Reading, Refusal, frames_of, has_hooks, read
@@ -16,6 +18,11 @@ _LAYERS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "linear")  # fmt: skip
 
 
+_PLAIN = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
+    nn.ConvTranspose3d, nn.Linear)  # fmt: skip
+"""Layers that are known to add a bias which they are given; others are tried."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Merge:
     norm: str
@@ -24,35 +31,83 @@ class _Merge:
     scale: Factors
     shift: Tensor
 
+    @property
+    def change(self) -> Change:
+        return Change("norm", self.norm, self.path)
 
-def merge_norms(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Change], dict[str, str]]:
-    """Merge every batch norm that directly follows a layer.
+
+@dataclass(eq=False)
+class Merging:
+    """Norms that were merged, in their order, and why others were not."""
+
+    changes: list[Change] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+def merge_norms(
+    model: nn.Module, args: Any, kwargs: Any, prove: Callable[[list[Change]], object]
+) -> Merging:
+    """Merge every batch norm that directly follows a layer, and keeps what the network gives.
 
     Args:
         model: A network in float64 and in evaluation mode; it is changed.
         args: What to run it on.
         kwargs: The same, by name.
-
-    Returns:
-        What was merged, and why the other norms were not, by their paths.
+        prove: Raises a `FoldError` where the network does not give what it gave, for the changes
+            that were made so far.
     """
-    changes: list[Change] = []
+    done = Merging()
+    spoilt: dict[str, str] = {}
     while True:
         reading = read(model, args, kwargs)
         merges: list[_Merge] = []
-        refused: dict[str, str] = {}
+        done.left = {}
         for op in list(reading.ops.values()):
             if op.name == "batch_norm":
                 try:
+                    if op.where in spoilt:
+                        raise Refusal(spoilt[op.where])
                     merges.append(_planned(op, reading))
                 except Refusal as reason:
-                    refused[op.where] = str(reason)
+                    done.left[op.where] = str(reason)
         if not merges:
-            return changes, refused
-        for merge in merges:
-            _merge(merge)
-            remove_norm(model, merge.norm)
-            changes.append(Change("norm", merge.norm, merge.path))
+            return done
+        before = len(done.changes)
+        _merge_those_that_hold(model, merges, done, spoilt, prove)
+        done.left |= spoilt
+        if len(done.changes) == before or not done.left:
+            return done
+
+
+def _merge_those_that_hold(
+    model: nn.Module,
+    merges: Sequence[_Merge],
+    done: Merging,
+    spoilt: dict[str, str],
+    prove: Callable[[list[Change]], object],
+) -> None:
+    """Merge all; where that does not hold, halves of them, down to the norms that spoil it."""
+    undo = [_merge(model, merge) for merge in merges]
+    together = [*done.changes, *(merge.change for merge in merges)]
+    try:
+        prove(together)
+    except FoldError as error:
+        for back in reversed(undo):
+            back()
+        if len(merges) == len(together):
+            prove([])  # or it is not the norms
+        if len(merges) == 1:
+            spoilt[merges[0].norm] = f"merged, it would spoil the result: {_first_sentence(error)}"
+            return
+        half = len(merges) // 2
+        for part in (merges[:half], merges[half:]):
+            _merge_those_that_hold(model, part, done, spoilt, prove)
+    else:
+        done.changes = together
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).partition(". ")[0]
 
 
 def _planned(op: Op, reading: Reading) -> _Merge:
@@ -93,7 +148,7 @@ def _takes_a_bias(layer: Any, frame: Frame) -> bool:
     """Whether a layer adds its bias; one without is given one, to see what it does on zeros."""
     if "bias" not in layer._parameters:
         return False
-    if layer.bias is not None:
+    if layer.bias is not None or type(layer) in _PLAIN:
         return True
     shape = next(node.shape for node in frame.nodes if node.op == "argument")
     bias = bias_of(layer)
@@ -119,9 +174,24 @@ def _only_way(source: Node, op: Op, reading: Reading) -> Way:
     return way
 
 
-def _merge(merge: _Merge) -> None:
+def _merge(model: nn.Module, merge: _Merge) -> Callable[[], None]:
+    """Merge a norm, and return what takes that back."""
+    layer: Any = merge.layer
+    norm, bias = model.get_submodule(merge.norm), layer.bias
+    tensors = [holder.tensor for holder in merge.scale.layer.holders]
+    kept = [tensor.detach().clone() for tensor in tensors]
+
+    def back() -> None:
+        model.set_submodule(merge.norm, norm)
+        layer.bias = bias
+        with torch.no_grad():
+            for tensor, content in zip(tensors, kept, strict=True):
+                tensor.copy_(content)
+
     for holder in merge.scale.layer.holders:
         holder.scale(merge.scale.values)
-    bias = bias_of(merge.layer)
     with torch.no_grad():
-        bias.add_(merge.shift.to(bias))
+        there = bias_of(layer)
+        there.add_(merge.shift.to(there))
+    remove_norm(model, merge.norm)
+    return back

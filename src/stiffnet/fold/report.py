@@ -8,6 +8,12 @@ from torch import nn
 
 from stiffnet.network.deployed import Change
 
+INDEX_CHANGES = (
+    "A gate that was folded is a part of its step's rate now, and NSI is taken before gates: NSI "
+    "and TNS of the folded network differ from the original's. The increment's total is the same."
+)
+"""The index of stiffness of a gated step, before and after folding."""
+
 
 @dataclass(frozen=True)
 class Folded:
@@ -19,6 +25,12 @@ class Folded:
     """What it was: the gate's module, ``"branches"`` or ``"norm"``."""
     into: tuple[str, ...]
     """Paths of what took it in."""
+
+
+def as_folded(change: Change) -> Folded:
+    """A change of a network's structure, as something that went somewhere."""
+    into = change.path if change.kind == "branches" else change.into
+    return Folded(change.path, change.kind, (into,))
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,9 @@ class FoldReport:
     """In the example that both were run on."""
     changes: tuple[Change, ...] = field(default=(), repr=False)
     """How the structure differs from the backbone's; see `network.deployed`."""
+    places: tuple[str, ...] = ()
+    """Modules whose results `scaled_error` is of, where the outputs are chosen by their order, as a
+    detector's boxes are; none where it is of the outputs."""
 
     @property
     def parameters_before(self) -> int:
@@ -72,6 +87,12 @@ class FoldReport:
     def parameters_after(self) -> int:
         """How many it has now."""
         return self.after.parameters
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What changes though the outputs do not, in sentences."""
+        gates = any(item.kind not in ("branches", "norm") for item in self.folded)
+        return (INDEX_CHANGES,) if gates else ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         kinds: dict[str, int] = {}
@@ -91,7 +112,14 @@ class FoldReport:
             rates = (f"{self.images / cost.seconds:.0f}" for cost in (self.before, self.after))  # type: ignore[operator]
             table.add_row("images/s", *rates)
         yield table
-        yield f"Outputs differ by {self.scaled_error:.1e} of the largest output."
+        if self.places:
+            yield (
+                f"Outputs are chosen by their order; {', '.join(self.places)}, before that, differ "
+                f"by {self.scaled_error:.1e} of the largest number."
+            )
+        else:
+            yield f"Outputs differ by {self.scaled_error:.1e} of the largest output."
+        yield from self.notes
 
 
 @dataclass(frozen=True)

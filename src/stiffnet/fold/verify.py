@@ -1,8 +1,9 @@
 """Two networks run on the same example, and how far they are apart."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,60 +19,30 @@ TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2, t
 """Largest scaled error by dtype. Rounding a weight anew moves it by half a unit in its last place
 (6e-8 in float32, 2e-3 in bfloat16), and a deep network adds such moves up."""
 
+OUTPUT = ""
+"""Where the outputs of a network are, among those of its modules."""
 
-def compare(
-    model: nn.Module, made: nn.Module, args: Any, kwargs: Any, places: Collection[str] = ()
-) -> float:
-    """Run a network and its folded form, in their own dtype, and return the scaled error.
 
-    Args:
-        model: The network.
-        made: Its folded form.
-        args: What to run them on.
-        kwargs: The same, by name.
-        places: Paths of modules that must give the same too.
+class DifferenceError(FoldError):
+    """Two networks that do not give the same numbers."""
 
-    Raises:
-        FoldError: If they differ by more than rounding.
-    """
-    name = type(model).__name__
-    expected, failed = attempt(model, args, kwargs, places)
-    if failed is not None:
-        raise FoldError(
-            f"{name} cannot be run on this example: {first_line(failed)}. Give one that it takes."
-        )
-    if not expected:
-        raise FoldError(f"{name} gives no tensor that could be compared. Let it return its result.")
-    if not all(bool(tensor.isfinite().all()) for tensor in expected):
-        raise FoldError(
-            f"{name} gives numbers on this example that are not finite, so that nothing can be "
-            "compared. Look for NaN in its weights, or give another example."
-        )
-    result, failed = attempt(made, args, kwargs, places)
-    if failed is not None:
-        raise FoldError(
-            f"{name} cannot be run after folding: {first_line(failed)}. Nothing was changed; if "
-            "its modules have methods called `fuse` or the like, try `branches=False`."
-        )
-    error = scaled_error(expected, result)
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    if not error <= TOLERANCES.get(dtype, TOLERANCES[torch.float32]):
-        raise FoldError(
-            f"The folded {name} differs from the original by {error:.1e} of its largest output, in "
-            f"{str(dtype).removeprefix('torch.')}. Nothing was changed; fold it with "
-            "`branches=False` or in float64, or report it."
-        )
-    return error
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a network and some of its modules gave in one pass, by path, or what was raised."""
+
+    values: Mapping[str, list[Tensor]]
+    failed: Exception | None = None
 
 
 def attempt(
     model: nn.Module, args: Any, kwargs: Any, places: Collection[str] = ()
-) -> tuple[list[Tensor], Exception | None]:
-    """Run a network; return its outputs and those of some of its modules, or what was raised."""
+) -> Outcome:  # fmt: skip
+    """Run a network, and keep what it gave and what modules of it gave, in every call of them."""
     inside: dict[str, list[Tensor]] = {place: [] for place in places}
 
     def keep(kept: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
-        kept[:] = [tensor.clone() for tensor in tensors_in(output)]
+        kept += [tensor.clone() for tensor in tensors_in(output)]
 
     with ExitStack() as hooks, plain_run(model):
         for place, kept in inside.items():
@@ -80,21 +51,125 @@ def attempt(
         try:
             output = model(*args, **kwargs)
         except Exception as error:  # whatever foreign code raises
-            return [], error
-    return [*tensors_in(output), *(t for place in inside for t in inside[place])], None
+            return Outcome({}, error)
+    return Outcome({**inside, OUTPUT: list(tensors_in(output))})
+
+
+def ran(model: nn.Module, args: Any, kwargs: Any, places: Collection[str] = ()) -> Outcome:
+    """Run a network that must take its example.
+
+    Raises:
+        FoldError: If it does not.
+    """
+    outcome = attempt(model, args, kwargs, places)
+    if outcome.failed is not None:
+        raise FoldError(
+            f"{type(model).__name__} cannot be run on this example: {first_line(outcome.failed)}. "
+            "Give one that it takes."
+        ) from outcome.failed
+    return outcome
+
+
+def comparable(outcome: Outcome, name: str) -> Outcome:
+    """What the given network gave, which its folded form will have to give too.
+
+    Raises:
+        FoldError: If it is nothing, or not finite.
+    """
+    if not any(outcome.values.values()):
+        raise FoldError(f"{name} gives no tensor that could be compared. Let it return its result.")
+    strange = _not_finite(outcome)
+    if strange is not None:
+        raise FoldError(
+            f"{_at(strange, name)} gives numbers on this example that are not finite, so that "
+            "nothing can be compared. Look for NaN in its weights, or give another example."
+        )
+    return outcome
+
+
+def compare(
+    expected: Outcome, made: nn.Module, args: Any, kwargs: Any, *, advice: str = "report it"
+) -> float:
+    """Run a folded network, and return the scaled error of what it and its modules give.
+
+    Args:
+        expected: What the network gave that was folded.
+        made: Its folded form, in the same dtype.
+        args: What to run it on.
+        kwargs: The same, by name.
+        advice: What else to do if they differ.
+
+    Raises:
+        DifferenceError: If they differ by more than rounding.
+        FoldError: If it cannot be run, gives something that is not a number, or another dtype.
+    """
+    name = type(made).__name__
+    result = attempt(made, args, kwargs, expected.values.keys() - {OUTPUT})
+    if result.failed is not None:
+        raise FoldError(
+            f"{name} cannot be run after folding: {first_line(result.failed)}. Nothing was "
+            "changed; if its modules have methods called `fuse` or the like, try `branches=False`."
+        ) from result.failed
+    strange = _not_finite(result)
+    if strange is not None:
+        raise FoldError(
+            f"{_at(strange, name)} gives NaN or infinity after folding, where it gave finite "
+            f"numbers before. Nothing was changed; {advice}."
+        )
+    _refuse_other_dtypes(expected, result, name)
+    dtype = next((p.dtype for p in made.parameters() if p.is_floating_point()), torch.float32)
+    errors = {
+        place: scaled_error(values, result.values[place])
+        for place, values in expected.values.items()
+    }
+    worst = max(errors, key=lambda place: errors[place])
+    if not errors[worst] <= tolerance(dtype):
+        raise DifferenceError(
+            f"The folded {name} differs from the original by {errors[worst]:.1e} of its largest "
+            f"output{f' in {worst}' if worst else ''}, in {_plain(dtype)}. Nothing was changed; "
+            f"{advice}."
+        )
+    return errors[worst]
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Largest scaled error that rounding explains."""
+    return TOLERANCES.get(dtype, TOLERANCES[torch.float32])
+
+
+def _refuse_other_dtypes(expected: Outcome, result: Outcome, name: str) -> None:
+    for place, values in expected.values.items():
+        for before, after in zip(values, result.values[place], strict=False):
+            if before.dtype == after.dtype:
+                continue
+            raise FoldError(
+                f"The folded {name} returns {_plain(after.dtype)} where the original returned "
+                f"{_plain(before.dtype)}, so tensors of another pass are kept somewhere. Nothing "
+                "was changed; take the cache out of its code, or key it by dtype."
+            )
+
+
+def _not_finite(outcome: Outcome) -> str | None:
+    for place, values in outcome.values.items():
+        if not all(bool(tensor.isfinite().all()) for tensor in values):
+            return place
+    return None
 
 
 def scaled_error(expected: Sequence[Tensor], result: Sequence[Tensor]) -> float:
-    """Largest difference in a tensor over its largest number; infinite where shapes differ."""
-    if not expected or [t.shape for t in expected] != [t.shape for t in result]:
+    """Largest difference in a tensor over its largest number.
+
+    Infinite where shapes differ, and NaN wherever one of the differences is.
+    """
+    if [t.shape for t in expected] != [t.shape for t in result]:
         return math.inf
-    return max(
-        (_tensor_error(*pair) for pair in zip(expected, result, strict=True) if pair[0].numel()),
-        default=0.0,
-    )
+    errors = [_tensor_error(*pair) for pair in zip(expected, result, strict=True)]
+    return math.nan if any(map(math.isnan, errors)) else max(errors, default=0.0)
 
 
 def _tensor_error(expected: Tensor, result: Tensor) -> float:
+    if not expected.numel():
+        return 0.0
     largest = float(expected.double().abs().max())
     error = float((expected.double() - result.double()).abs().max())
     return error / largest if largest else error
@@ -122,6 +197,14 @@ def _around(path: str) -> list[str]:
 
 def _is_in(path: str, outer: str) -> bool:
     return path.startswith(f"{outer}.")
+
+
+def _at(place: str, name: str) -> str:
+    return f"{place!r} of {name}" if place else name
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def first_line(error: Exception) -> str:

@@ -57,13 +57,14 @@ def changed(model: nn.Module, changes: Iterable[Change]) -> nn.Module:
     return model
 
 
-def with_branches(model: nn.Module) -> Iterator[str]:
-    """Paths of the modules that know how to become one layer, outermost first."""
-    inside: list[str] = []
-    for path, module in model.named_modules():
-        if not any(path.startswith(outer) for outer in inside) and _method(module):
-            inside.append(f"{path}." if path else "")
-            yield path
+def with_branches(model: nn.Module) -> list[str]:
+    """Paths of all modules that know how to become one layer, those around others first."""
+    return [path for path, module in model.named_modules() if knows_how(module)]
+
+
+def knows_how(module: nn.Module) -> bool:
+    """Whether a module has a method that joins its branches."""
+    return _method(module) is not None
 
 
 def _method(module: nn.Module) -> str | None:
@@ -83,7 +84,8 @@ def _method(module: nn.Module) -> str | None:
 def join_branches(model: nn.Module, path: str) -> nn.Module:
     """Make one layer of a module's branches, and return the network.
 
-    Parameters that were learnt are learnt afterwards too.
+    Parameters that were learnt are learnt afterwards too, and a module that is at several places
+    gives way at all of them.
     """
     module = model.get_submodule(path)
     name = _method(module)
@@ -99,7 +101,9 @@ def join_branches(model: nn.Module, path: str) -> nn.Module:
         return model
     if not path:
         return made
-    model.set_submodule(path, made)
+    everywhere = [at for at, m in model.named_modules(remove_duplicate=False) if m is module]
+    for at in everywhere:
+        model.set_submodule(at, made)
     return model
 
 

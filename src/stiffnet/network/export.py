@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
+from stiffnet.network.exported import ABOUT, MARK, refuse_replacing
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run, unready
 
@@ -35,7 +36,6 @@ BATCHES = (1, 2, 5)
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LARGEST_ONNX = 2**31 - 2**20  # bytes of weights; protobuf ends at two gigabytes
-ABOUT = "about.json"  # in a program, the facts about it
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def export_onnx(
 
     Args:
         model: A network in evaluation mode and float32.
-        path: File to write; one that is there is replaced.
+        path: File to write; an earlier one of ours is replaced, and nothing else.
         example: Images that it takes. Only their shape matters; none of them gets into the file.
         inputs: Batches of real images to compare on.
         opset: Version of ONNX's operations; None for torch's choice.
@@ -78,10 +78,12 @@ def export_onnx(
 
     Raises:
         StiffnetError: If a package is missing.
-        ExportError: If the network cannot be exported, or the export differs from it.
+        ExportError: If the network cannot be exported, the export differs from it, or the file is
+            somebody's.
         StorageError: If the file cannot be written.
     """
     require_onnx()
+    refuse_replacing(path, "onnx")
     _refuse_unready(model, [torch.float32])
     size = sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
     if size > LARGEST_ONNX:
@@ -102,7 +104,7 @@ def export_onnx(
                 opset_version=opset,
                 verbose=False,
             )
-            made.model.metadata_props.update(facts or {})
+            made.model.metadata_props.update({**(facts or {}), **MARK})
             content: bytes = made.model_proto.SerializeToString()
             run = _onnx_runner(content)
     except Exception as error:  # torch's, onnxscript's and onnxruntime's, of many classes
@@ -133,21 +135,24 @@ def export_program(
 
     Args:
         model: A network in evaluation mode.
-        path: File to write, usually ``.pt2``; one that is there is replaced.
+        path: File to write, usually ``.pt2``; an earlier one of ours is replaced, and nothing
+            else.
         example: Images that it takes. Only their shape matters; none of them gets into the file.
         inputs: Batches of real images to compare on.
         facts: Text to keep in the file, by name.
 
     Raises:
-        ExportError: If the network cannot be exported, or the export differs from it.
+        ExportError: If the network cannot be exported, the export differs from it, or the file is
+            somebody's.
         StorageError: If the file cannot be written.
     """
+    refuse_replacing(path, "program")
     _refuse_unready(model, TOLERANCES)
     check_writable(Path(path).parent)
     own, shape = copy.deepcopy(model).cpu(), tuple(example.shape[1:])
     program = _traced(own, shape)
     stream = io.BytesIO()
-    about = {ABOUT: json.dumps(dict(facts or {}), indent=2)}
+    about = {ABOUT: json.dumps({**(facts or {}), **MARK}, indent=2)}
     try:
         with _quietly():
             torch.export.save(program, stream, extra_files=about)

@@ -1,7 +1,7 @@
 """Attention held at its mean over data: the simplest constant attention, and what it costs."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,8 @@ def freeze_attention(
     Args:
         model: A network with attached modules; it is not changed.
         loader: Images and labels, as often as it is iterated: once for the means, once more to
-            recalibrate, once an epoch to fine-tune.
+            recalibrate, once an epoch to fine-tune. A generator can be read once only, so it will
+            do for the means alone.
         recalibrate: Compute the running statistics of batch norms anew afterwards.
         epochs: Fine-tune for this many epochs afterwards: SGD with momentum 0.9 on the
             cross-entropy, the gates held.
@@ -44,9 +45,11 @@ def freeze_attention(
 
     Raises:
         StepError: If nothing is attached, or a module's step sizes differ between positions.
-        DataError: If there are no images.
+        DataError: If there are no images, or none left where they are needed again.
     """
     _refuse(model)
+    if recalibrate or epochs:
+        _refuse_one_pass(loader)
     means = _means(model, loader)
     made = copy.deepcopy(model).eval()
     for step, gate in choosers(made).items():
@@ -59,7 +62,7 @@ def freeze_attention(
         block, _, child = path.rpartition(".")
         made.get_submodule(block)._modules[child] = constant.to(like.device, like.dtype).eval()
     if recalibrate:
-        update_bn(loader, made, device=next(made.parameters()).device)
+        update_bn(_read_again(loader), made, device=next(made.parameters()).device)
     if epochs:
         _fine_tune(made, loader, epochs, learning_rate)
     return made.eval()
@@ -83,17 +86,45 @@ def _refuse(model: nn.Module) -> None:
             )
 
 
+def _refuse_one_pass(loader: Iterable[tuple[Tensor, Tensor]]) -> None:
+    if isinstance(loader, Iterator):
+        raise DataError(
+            f"The loader is a {type(loader).__name__}, which can be read once only, and "
+            "recalibrating and fine-tuning read the images again. Give a list of batches or a "
+            "`DataLoader`."
+        )
+
+
+def _read_again(loader: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches once more; a loader that has none left would undo what was learnt, or nothing.
+
+    Raises:
+        DataError: If there are no images this time.
+    """
+    images = 0
+    for batch in loader:
+        images += len(batch[0])
+        yield batch
+    if not images:
+        raise DataError(
+            "The loader gave no images when it was read again, to recalibrate or to fine-tune. "
+            "Give one that starts from the beginning every time."
+        )
+
+
 def _means(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
     """Mean of every gate over the images on which it has a value."""
     sums: dict[str, Tensor] = {}
     counts: dict[str, Tensor] = {}
+    images = 0
     for batch in loader:
+        images += len(batch[0])
         for step, values in step_sizes(model, [batch]).items():
             known = values.isfinite()
             total = torch.where(known, values.double(), 0).sum(0)
             sums[step] = sums[step] + total if step in sums else total
             counts[step] = counts[step] + known.sum(0) if step in counts else known.sum(0)
-    if not sums:
+    if not images:
         raise DataError("The loader gave no images to take the mean over. Give one that does.")
     return {step: _mean(total, counts[step]) for step, total in sums.items()}
 
@@ -110,7 +141,7 @@ def _fine_tune(
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
     device = next(model.parameters()).device
     for _ in range(epochs):
-        for images, labels in loader:
+        for images, labels in _read_again(loader):
             optimizer.zero_grad()
             F.cross_entropy(model(images.to(device)), labels.to(device)).backward()
             optimizer.step()

@@ -40,6 +40,10 @@ def resized(batch: Any, size: int) -> Any:
             return value[torch.arange(size, device=value.device) % count]
         if isinstance(value, list) and len(value) == count:
             return [value[i % count] for i in range(size)]
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(change, value))
+        if isinstance(value, torch.Size):
+            return value
         if isinstance(value, list | tuple):
             return tuple(change(item) for item in value)
         if isinstance(value, Mapping):

@@ -1,0 +1,191 @@
+"""Proof that a folded network is the one that was given: in float64, then in its own dtype."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from stiffnet.fold.copies import copied, deployed, doubled, state_of
+from stiffnet.fold.reading import mapped
+from stiffnet.fold.report import Folded, as_folded
+from stiffnet.fold.selection import before_choice
+from stiffnet.fold.verify import (
+    OUTPUT,
+    DifferenceError,
+    Outcome,
+    attempt,
+    comparable,
+    compare,
+    ran,
+    scaled_error,
+    tolerance,
+    unchanged,
+)
+from stiffnet.network.deployed import Change
+from stiffnet.trajectory.batch import resized
+
+SAMPLES = 2  # of the example on which a pass is read; verified on all of it
+OTHERS = 3  # samples of another size
+LARGER = (1, 32)
+"""Pixels by which images of another size are larger: an odd number of them changes how pools and
+strided layers end at the border, and some networks take multiples of 32 only."""
+
+Example = tuple[Any, Any]
+
+
+class Proof:
+    """Keeps a network as it was given and what it gave, and holds folded ones against it."""
+
+    def __init__(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        self.given = model
+        self.original = copied(model)
+        self.whole: Example = (args, kwargs)
+        self._expected = ran(self.original, args, kwargs)  # before any pass in float64
+        self.exact, self.small, outcome = _in_float64(
+            model, resized(args, SAMPLES), resized(kwargs, SAMPLES)
+        )
+        self._exactly: list[tuple[Example, Outcome]] = [(self.small, outcome)]
+        self._other_sizes_wanted = True
+        floating = (p.dtype for p in self.exact.parameters() if p.is_floating_point())
+        self._dtype = next(floating, torch.float64)
+        self.exact_error: float | None = None
+        self.scaled_error = 0.0
+        self.places: tuple[str, ...] = ()
+        """Modules that were compared in the network's own dtype instead of its outputs."""
+        self.made = self.tried = model
+        """The folded network, which was never run, and a copy of it that was."""
+
+    def hold(
+        self,
+        work: nn.Module,
+        gates: Sequence[Folded],
+        gated: Mapping[str, Tensor],
+        changes: Sequence[Change],
+    ) -> None:
+        """Compare a folded network with the given one, and keep it in its own dtype.
+
+        Raises:
+            FoldError: If they differ, in whichever of the ways.
+        """
+        folded = [*gates, *map(as_folded, changes)]
+        self.exact_error = self._hold_exactly(work, folded, changes)
+        self.made = deployed(
+            self.given, [gate.name for gate in gates], gated, changes, state_of(work)
+        )
+        self.tried = copied(self.made)
+        own = next((p.dtype for p in self.made.parameters() if p.is_floating_point()), None)
+        advice = _advice(changes, own)
+        comparable(self._expected, type(self.made).__name__)
+        try:
+            self.places = ()
+            self.scaled_error = compare(self._expected, self.tried, *self.whole, advice=advice)
+        except DifferenceError:
+            self.places = self._before_choice(work, folded) if self.exact_error is not None else ()
+            if not self.places:
+                raise
+            whole = ran(self.original, *self.whole, self.places)
+            inside = Outcome({place: whole.values[place] for place in self.places})
+            self.scaled_error = compare(inside, self.tried, *self.whole, advice=advice)
+
+    def _hold_exactly(
+        self, work: nn.Module, folded: Sequence[Folded], changes: Sequence[Change]
+    ) -> float | None:
+        """Compare in float64, block by block, at the example's size and at another.
+
+        Where outputs differ because equal numbers changed places, all that was folded must lie in
+        modules that finish before anything is chosen, and those are compared.
+        """
+        if self._other_sizes_wanted:
+            self._exactly += _other_size(self.exact, *self.small)
+            self._other_sizes_wanted = False
+        advice = _advice(changes, self._dtype)
+        errors = []
+        for example, outcome in self._exactly:
+            wanted = {place: outcome.values[place] for place in (*unchanged(folded, work), OUTPUT)}
+            expected = comparable(Outcome(wanted), type(self.given).__name__)
+            try:
+                errors.append(compare(expected, work, *example, advice=advice))
+            except DifferenceError:
+                places = before_choice(self.exact, *example)
+                if not all(any(_is_in(item.name, place) for place in places) for item in folded):
+                    raise
+                inside = ran(self.exact, *example, places).values
+                before = Outcome({place: inside[place] for place in places})
+                errors.append(compare(before, work, *example, advice=advice))
+        return max(errors) if self._dtype == torch.float64 else None
+
+    def _before_choice(self, work: nn.Module, folded: Sequence[Folded]) -> tuple[str, ...]:
+        """Modules that give the same in float64 and finish before anything is chosen.
+
+        There are none unless something was folded in one of them.
+        """
+        found = before_choice(self.exact, *self.small)
+        before, after = (attempt(m, *self.small, found).values for m in (self.exact, work))
+        same = [
+            place
+            for place in found
+            if scaled_error(before[place], after[place]) <= tolerance(self._dtype)
+        ]
+        seen = any(_is_in(item.name, place) for item in folded for place in same)
+        return tuple(same) if seen else ()
+
+
+def _is_in(path: str, outer: str) -> bool:
+    return path.startswith(f"{outer}.")
+
+
+def _advice(changes: Sequence[Change], dtype: torch.dtype | None) -> str:
+    """What to try where a folded network differs."""
+    tries = []
+    if any(change.kind == "branches" for change in changes):
+        tries.append("with `branches=False`")
+    if dtype != torch.float64:
+        tries.append("in float64")
+    return f"fold it {' or '.join(tries)}, or report it" if tries else "please report it"
+
+
+def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, Example, Outcome]:
+    """Return a copy in float64, its example, and what it gives.
+
+    All in the network's own dtype if it casts by itself.
+    """
+    exact, small = copied(model).double(), (doubled(args), doubled(kwargs))
+    outcome = attempt(exact, *small, _containers(exact))
+    if outcome.failed is None:
+        return exact, small, outcome
+    plain = copied(model)
+    return plain, (args, kwargs), ran(plain, args, kwargs, _containers(plain))
+
+
+def _containers(model: nn.Module) -> list[str]:
+    """Paths of all modules that have others inside, without the network itself."""
+    return [path for path, module in model.named_modules() if path and module._modules]
+
+
+def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[tuple[Example, Outcome]]:
+    """Return the example in another size, and of more samples, if the network takes any."""
+    for more in (*LARGER, 0):
+        grow = partial(_larger, more=more)
+        other = mapped(resized(args, OTHERS), grow), mapped(resized(kwargs, OTHERS), grow)
+        outcome = attempt(model, *other, _containers(model))
+        if outcome.failed is None:
+            return [(other, outcome)]
+    return []
+
+
+def _larger(value: Any, *, more: int) -> Any:
+    """Images stretched along their last one, two or three axes; vectors stay as they are.
+
+    Stretched and not repeated: equal numbers would tie wherever a network chooses by their order.
+    """
+    if not (isinstance(value, Tensor) and value.is_floating_point() and value.ndim in _STRETCHED):
+        return value
+    size = [side + more for side in value.shape[2:]]
+    mode = _STRETCHED[value.ndim]
+    return F.interpolate(value, size, mode=mode, align_corners=True) if more else value
+
+
+_STRETCHED = {3: "linear", 4: "bilinear", 5: "trilinear"}
