@@ -254,6 +254,16 @@ class Private(Block):
         return x + self.gate(self.rate(x) * self.__factor, x)
 
 
+class Renamed(Block):
+    def run(self, x):
+        return x + self.rate(x)
+
+    forward = run
+
+    def by_hand(self, x):
+        return x + self.gate(self.rate(x), x)
+
+
 class Other(Block):
     """Ünïcödé before the sum, to count columns in bytes."""
 
@@ -267,7 +277,7 @@ class Other(Block):
 KINDS = [
     Modes, OtherSum, InPlace, Augmented, AugmentedState, AugmentedByCall, RateFirst, StateFirst,
     RateFirstInside, Assigned,
-    Subtracted, Named, OfTensor, Functional, Parameter, Derived, Decorated, Private, Other,
+    Subtracted, Named, OfTensor, Functional, Parameter, Derived, Decorated, Private, Renamed, Other,
 ]  # fmt: skip
 
 

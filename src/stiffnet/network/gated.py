@@ -113,7 +113,8 @@ def _subclass(original: type[nn.Module], plan: Plan, methods: list[Method]) -> t
     for (depth, name), method in zip(plan.methods, methods, strict=True):
         here = [g for g in plan.gates if (g.spot.depth, g.spot.method) == (depth, name)]
         text = with_gates(method, here)
-        by_depth[depth][name] = method.changed(text, _digest(text)[:8])
+        changed = method.changed(text, _digest(text)[:8])
+        by_depth[depth] |= dict.fromkeys(method.names, changed)
     # A method of a base class is changed in a class of its own, which stands just before that base
     # among the bases: whoever calls it by `super()` still does, and comes to the changed one.
     bases: list[type] = [Gated, original]

@@ -60,6 +60,12 @@ class Method:
         return [node for node in _postorder(self.tree) if _may_add(node)]
 
     @property
+    def names(self) -> list[str]:
+        """Everything that its class calls it: ``forward = run`` is a second name."""
+        own = self.owner.__dict__
+        return [name for name, value in own.items() if value is own[self.name]]
+
+    @property
     def self_name(self) -> str:
         """What it calls the object that it is a method of."""
         arguments = self.tree.args
