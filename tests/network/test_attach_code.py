@@ -618,6 +618,17 @@ def test_an_addition_in_a_function_outside_is_refused_with_its_place():
     assert anatomy(model) == before
 
 
+class ByName(Base):
+    def forward(self, x):
+        return Base.forward(self, x)
+
+
+def test_a_base_that_is_called_by_name_is_refused():
+    model, x = Chain(ByName).eval(), torch.rand(2, 3, 6, 6)
+    with pytest.raises(StepError, match=r"ByName: .*no subclass can change, such as `Base.forward"):
+        attach(model, "se", example=x)
+
+
 class Aliased(Block):
     def forward(self, x):
         out = self.rate(x)

@@ -146,6 +146,11 @@ def _turns(probes: list[_Probe], added: dict[int, Number]) -> dict[Number, tuple
             if not probe.calls:
                 raise Unreadable("its `forward` is not that of its class")
             continue
+        if not probe.calls:
+            raise Unreadable(
+                "the method in which it adds is called in a way that no subclass can change, such "
+                "as `Base.forward(self, x)`"
+            )
         seen = [added.get(id(copy)) for copy, _, _ in probe.calls]
         if None in seen or len(set(seen)) != len(seen):
             raise Unreadable("what it adds is not what the expression in its code says")
