@@ -1,10 +1,12 @@
 """One member of every file of timm's models, and of torchvision's families, with its steps.
 
-The numbers were found by `stiffnet.steps` with timm 1.0.30 and torchvision 0.29 and compared with
+The numbers were found by `stiffnet.steps` with this timm and torchvision 0.29 and compared with
 the architectures: a ResNet has a step a block, a transformer two, and so on.
 """
 
 from typing import NamedTuple
+
+TIMM_VERSION = "1.0.30"
 
 
 class Family(NamedTuple):
