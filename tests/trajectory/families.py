@@ -41,7 +41,7 @@ TIMM = [
     Family("efficientformer", "efficientformer_l1", 224, 16, 12),
     Family("efficientformer_v2", "efficientformerv2_s0", 224, 19, 15),
     Family("efficientnet", "mobilenetv2_035", 224, 10, 5),
-    Family("efficientvim", "efficientvim_m1", 224, 22, 19),
+    Family("efficientvim", "efficientvim_m1", 224, 16, 13),
     Family("efficientvit_mit", "efficientvit_b0", 224, 11, 6),
     Family("efficientvit_msra", "efficientvit_m0", 224, 38, 35),
     Family("eva", "vit_tiny_patch16_dinov3_qkvb", 256, 24, 23),

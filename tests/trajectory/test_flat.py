@@ -133,6 +133,24 @@ def test_a_linear_sum_behind_a_step_is_no_step():
     assert [s.branch for s in steps(Network(), torch.rand(2, 8))] == [("a",)]
 
 
+def test_sums_of_which_nobody_can_say_whether_they_are_steps_are_refused():
+    """DLA concatenates the states before and after a block, in code that holds both."""
+
+    class Aggregated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.a, self.b = (nn.Linear(8, 8) for _ in range(3))
+            self.root = nn.Linear(16, 8)
+
+        def forward(self, x):
+            x = self.stem(x).relu()
+            x = self.root(torch.cat([x, x + self.a(x).relu()], 1)).relu()
+            return x + self.b(x).relu()
+
+    with pytest.raises(StepError, match=r"In the code of Aggregated.*1 sums.*in the blocks"):
+        steps(Aggregated(), torch.rand(2, 8))
+
+
 def exported(model, example, **options):
     return torch.export.export(model, (example,), **options).module()
 

@@ -73,16 +73,39 @@ def residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, Found]]:
 def _refuse_fused(frame: Frame, found: "_Steps") -> None:
     """Refuse steps that are added by a function which computes the rate too."""
     for node in frame.nodes:
-        if node.op not in FUSED or not node.operands or node.operands[0] is None:
-            continue
-        state, *others = node.operands
+        state, *others = node.operands if node.op in FUSED and node.operands else (None,)
         for rate in others:
-            root = next((n for n in _stream(state) if rate and _precedes(n, rate)), None)
+            stream = _stream(state) if state is not None and rate is not None else []
+            root = next((n for n in stream if rate is not None and _precedes(n, rate)), None)
             if root is not None and _is_the_way_on(node, _Verdict(0, True, (root,)), found):
                 raise StepError(
                     f"In {_place(frame)} a state and its rate are added by `{node.op}`, in which "
                     "the rate is never seen by itself. Write it as a sum, `x + f`."
                 )
+
+
+def passed_over(frames: Iterable[Frame]) -> list[str]:
+    """Places of sums that may be steps: in code that holds several blocks, nobody can say.
+
+    Each adds a rate to the state that it was computed from, which was made in the same code and
+    goes on beside the sum. In a block of its own it would be a step; in one piece of code with
+    the blocks around it, it may as well be a layer of several ways.
+    """
+    places = []
+    for frame in frames:
+        found = _verdicts(frame)
+        for node in frame.nodes:
+            if node.op in ADDITIONS and node.floating and all(node is not t for t, _ in found):
+                left, right = node.operands if len(node.operands) == 2 else (None, None)
+                if left is None or right is None or not left.shape == right.shape == node.shape:
+                    continue
+                verdict = _identity(node, left, right)
+                if verdict is None or verdict.origin[0].op == "argument":
+                    continue
+                negated = verdict.state_operand == 1 and node.op.startswith("sub")
+                if not negated and not _in_a_branch(node, found):
+                    places.append(_place(frame))
+    return places
 
 
 def _place(frame: Frame) -> str:
@@ -224,11 +247,7 @@ def _projects_a_state(total: Node, verdict: _Verdict, later: _Steps, known: _Ste
     [fork] = verdict.origin
     if fork.op == "argument":
         return True
-    if any(
-        _precedes(origin, total) and any(_reaches(total, n) for n in outer.operands if n)
-        for outer, found in later
-        for origin in found.origin
-    ):
+    if _in_a_branch(total, later):
         return False
     if _looks_like_an_argument(fork):
         return True
@@ -237,6 +256,15 @@ def _projects_a_state(total: Node, verdict: _Verdict, later: _Steps, known: _Ste
     return any(
         _reaches(other, fork) or all(_reaches(total, n) for n in found.origin)
         for other, found in known
+    )
+
+
+def _in_a_branch(total: Node, steps: _Steps) -> bool:
+    """A step has the sum on its way from where it begins to what it adds."""
+    return any(
+        _precedes(origin, total) and any(_reaches(total, n) for n in outer.operands if n)
+        for outer, found in steps
+        for origin in found.origin
     )
 
 

@@ -11,7 +11,7 @@ from stiffnet.errors import StepError
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.graph import Watch, tensors_in
 from stiffnet.trajectory.origins import StrangeSum
-from stiffnet.trajectory.rule import Found, opaque_blocks, residual_additions
+from stiffnet.trajectory.rule import Found, opaque_blocks, passed_over, residual_additions
 from stiffnet.trajectory.stages import begins_a_stage
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
 
@@ -206,6 +206,12 @@ def _additions(
                 f"{type(model).__name__} cannot be run on inputs of shape {shapes}: "
                 f"{_first_line(error)} {advice}"
             ) from error
+    if places := passed_over(watch.frames):
+        raise StepError(
+            f"In {places[0]}, which holds several blocks, {len(places)} sums add a rate to a state "
+            "that also goes on beside the sum, so that it cannot be said whether they are steps. "
+            "Measure the network in the blocks from which this code was made."
+        )
     found = [*residual_additions(watch.frames), *opaque_blocks(watch.frames)]
     counted = [
         replace(
