@@ -230,3 +230,25 @@ def test_what_is_not_a_number_is_named():
     bad[1] = torch.inf
     with pytest.raises(NonFiniteError, match=r"image 1 is NaN or infinite at step '0'"):
         growth(blocks(), bad)
+
+
+class SequenceFirst(nn.Module):
+    """Steps on (length, samples, width), of a network that is given (samples, length, width)."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, x):
+        return self.steps(x.transpose(0, 1)).transpose(0, 1)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 6, 7])
+def test_which_axis_counts_the_images_is_known_and_not_guessed(length):
+    """Places that do not look at one another: the order of the axes changes nothing."""
+    model, _ = linear()
+    images = torch.randn(3, length, 5, generator=torch.Generator().manual_seed(3)).double()
+    first, last = growth(model, images, seed=1), growth(SequenceFirst(model), images, seed=1)
+    assert first.images == last.images == 3
+    for column in ("rate_norm", "bound", "local_bound", "growth", "growth_max"):
+        close(last.to_frame()[column], first.to_frame()[column])

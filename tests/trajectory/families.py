@@ -1,10 +1,12 @@
 """One member of every file of timm's models, and of torchvision's families, with its steps.
 
-The numbers were found by `stiffnet.steps` with timm 1.0.30 and torchvision 0.29 and compared with
+The numbers were found by `stiffnet.steps` with this timm and torchvision 0.29 and compared with
 the architectures: a ResNet has a step a block, a transformer two, and so on.
 """
 
 from typing import NamedTuple
+
+TIMM_VERSION = "1.0.30"
 
 
 class Family(NamedTuple):
@@ -39,7 +41,7 @@ TIMM = [
     Family("efficientformer", "efficientformer_l1", 224, 16, 12),
     Family("efficientformer_v2", "efficientformerv2_s0", 224, 19, 15),
     Family("efficientnet", "mobilenetv2_035", 224, 10, 5),
-    Family("efficientvim", "efficientvim_m1", 224, 22, 19),
+    Family("efficientvim", "efficientvim_m1", 224, 16, 13),
     Family("efficientvit_mit", "efficientvit_b0", 224, 11, 6),
     Family("efficientvit_msra", "efficientvit_m0", 224, 38, 35),
     Family("eva", "vit_tiny_patch16_dinov3_qkvb", 256, 24, 23),

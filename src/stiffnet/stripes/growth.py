@@ -13,9 +13,15 @@ from stiffnet.report.growth import Growth
 from stiffnet.stripes.batches import on_device
 from stiffnet.stripes.norms import Layout, jacobian_norm
 from stiffnet.stripes.passes import Added, Pass
-from stiffnet.trajectory.batch import as_arguments, samples_in
+from stiffnet.trajectory.batch import as_arguments, resized, samples_in
 from stiffnet.trajectory.norms import sample_norms
-from stiffnet.trajectory.steps import Site, Step, steps as find_steps
+from stiffnet.trajectory.steps import (
+    PROBE_BATCHES,
+    Site,
+    Step,
+    sample_axis,
+    steps as find_steps,
+)
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 
@@ -65,9 +71,13 @@ def growth(
     found = find_steps(network, images)
     random = torch.Generator().manual_seed(seed)
     with plain_run(network), sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
+        layout = _entry_layout(network, found, images)
         clean = _passed(network, found, images)
-        measured = [_measured(network, found, images, clean, epsilon, random) for _ in range(draws)]
-        local = _Local(found, samples_in(images))
+        measured = [
+            _measured(network, found, images, (clean, layout), epsilon, random)
+            for _ in range(draws)
+        ]
+        local = _Local(found, samples_in(images), layout)
         with torch.enable_grad():
             local.look(_passed(network, found, images, differentiate=True), iterations, random)
     return _summary(found, torch.stack(measured), local, epsilon)
@@ -105,14 +115,14 @@ def _measured(
     network: nn.Module,
     steps: list[Step],
     images: Any,
-    clean: Pass,
+    before: tuple[Pass, Layout],
     epsilon: float,
     random: torch.Generator,
 ) -> Tensor:
     """Logarithms of the growth of one random perturbation, (images, steps)."""
+    clean, layout = before
     assert clean.entry is not None
     state = clean.entry[0]
-    layout = Layout(*_entry_layout(state, samples_in(images)))
     rows = layout.rows(state)
     direction = torch.randn(rows.shape, generator=random, dtype=torch.float64).to(rows.device)
     size = epsilon * torch.linalg.vector_norm(rows, dim=1, keepdim=True)
@@ -121,13 +131,13 @@ def _measured(
     )
     noisy = _passed(network, steps, images, change)
     assert noisy.entry is not None
-    before = torch.linalg.vector_norm(layout.rows(noisy.entry[0] - state), dim=1).cpu()
+    given = torch.linalg.vector_norm(layout.rows(noisy.entry[0] - state), dim=1).cpu()
     columns = []
     for step, one, other in zip(steps, clean.additions, noisy.additions, strict=True):
         site = step.state_at
         after = sample_norms(other.sum - one.sum, axis=site.axis, fold=site.fold).cpu()
-        _refuse(~torch.isfinite(after / before), step)
-        columns.append((after / before).log())
+        _refuse(~torch.isfinite(after / given), step)
+        columns.append((after / given).log())
     return torch.stack(columns, dim=1)
 
 
@@ -137,6 +147,7 @@ class _Local:
 
     steps: list[Step]
     samples: int
+    layout: Layout  # of what goes into the first step
     gate: list[Tensor] = field(default_factory=list)
     shortcut: list[Tensor] = field(default_factory=list)
     rate: list[Tensor] = field(default_factory=list)
@@ -145,7 +156,7 @@ class _Local:
     def look(self, done: Pass, iterations: int, random: torch.Generator) -> None:
         assert done.entry is not None
         state, edge = done.entry
-        layout = Layout(*_entry_layout(state, self.samples))
+        layout = self.layout
         for step, added in zip(self.steps, done.additions, strict=True):
             if edge is None or added.edge is None:
                 raise StepError(
@@ -192,15 +203,14 @@ def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]
     return factors.abs().amax(dim=1).cpu(), added.rate, site
 
 
-def _entry_layout(state: Tensor, samples: int) -> tuple[int, int]:
-    """The axis of the first step's input that counts the images: the first that can."""
-    for axis, size in enumerate(state.shape):
-        if size % samples == 0:
-            return axis, size // samples
-    raise StepError(
-        f"What goes into the first step has shape {tuple(state.shape)}, no axis of which counts "
-        f"{samples} images. Give a network that keeps images apart."
-    )
+def _entry_layout(network: nn.Module, steps: list[Step], images: Any) -> Layout:
+    """Which axis of the first step's input counts the images: seen on batches of two sizes."""
+    shapes = []
+    for size in PROBE_BATCHES:
+        entry = _passed(network, steps, resized(images, size)).entry
+        assert entry is not None
+        shapes.append(tuple(entry[0].shape))
+    return Layout(*sample_axis(steps[0].module, *shapes))
 
 
 def _refuse(wrong: Tensor, step: Step) -> None:

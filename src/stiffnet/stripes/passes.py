@@ -11,6 +11,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from stiffnet.errors import StepError
+from stiffnet.trajectory.functions import name_of
 from stiffnet.trajectory.graph import KINDS, ModuleStack, operands_of, tensors_in
 from stiffnet.trajectory.steps import Site, Step
 
@@ -141,7 +142,7 @@ class _Follow(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        kind = KINDS.get(getattr(func, "__name__", ""))
+        kind = KINDS.get(name_of(func))
         key = None
         if kind is not None:
             key = self._seen.meet(kind, args, kwargs or {})

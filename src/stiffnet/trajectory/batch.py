@@ -8,11 +8,14 @@ from torch import Tensor
 
 
 def as_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Read an example as the positional and keyword arguments of a call."""
+    """Read an example as the positional and keyword arguments of a call.
+
+    A list is one argument: the images of a detector, which may differ in size.
+    """
     if isinstance(example, Mapping):
         return (), dict(example)
-    if isinstance(example, list | tuple):
-        return tuple(example), {}
+    if isinstance(example, tuple):
+        return example, {}
     return (example,), {}
 
 
@@ -45,7 +48,8 @@ def resized(batch: Any, size: int) -> Any:
         if isinstance(value, torch.Size):
             return value
         if isinstance(value, list | tuple):
-            return tuple(change(item) for item in value)
+            changed = (change(item) for item in value)
+            return list(changed) if isinstance(value, list) else tuple(changed)
         if isinstance(value, Mapping):
             return {key: change(item) for key, item in value.items()}
         return value

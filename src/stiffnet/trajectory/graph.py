@@ -11,10 +11,11 @@ import threading
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import (
     register_module_forward_hook,
@@ -22,10 +23,20 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
+from stiffnet.trajectory.functions import PERMUTATIONS, name_of, order_of, values_read
+from stiffnet.trajectory.origins import Below, Origins
+
 ADDITIONS = frozenset(("add", "add_", "sub", "sub_"))
 SCALINGS = frozenset(("mul", "mul_", "div", "div_", "true_divide"))
 KINDS = dict.fromkeys(ADDITIONS, "add") | dict.fromkeys(SCALINGS, "mul")
 """Functions whose calls are numbered, module by module: what `Site`s refer to."""
+
+FUSED = frozenset((
+    "addcmul", "addcmul_", "addcdiv", "addcdiv_", "addmm", "addmm_", "baddbmm", "baddbmm_",
+    "addbmm", "addmv", "lerp", "lerp_", "index_add", "index_add_", "scatter_add", "scatter_add_",
+    "_foreach_add", "_foreach_add_",
+))  # fmt: skip
+"""Functions that add to their first argument what they compute from the others."""
 
 SAME_VALUES = frozenset((
     "clone", "contiguous", "detach", "dropout", "flatten", "float", "half", "bfloat16", "double",
@@ -42,7 +53,8 @@ LINEAR = SAME_VALUES | frozenset((
     "concat", "stack", "chunk", "split", "tensor_split", "unbind", "__getitem__", "narrow",
     "select", "index_select", "interpolate", "upsample", "pixel_shuffle", "pixel_unshuffle",
     "roll", "fold", "unfold", "flip", "rot90", "cumsum", "channel_shuffle", "repeat",
-    "repeat_interleave", "gather",
+    "repeat_interleave", "gather", "convolution", "native_batch_norm", "slice", "alias",
+    "_to_copy", "_unsafe_view", "_adaptive_avg_pool2d", "_native_batch_norm_legit_no_training",
 ))  # fmt: skip
 """Functions that are linear (or affine) in what they are given, with evaluation statistics."""
 
@@ -79,6 +91,7 @@ class Node:
     weight: int = 0  # how many non-linear functions it took to make it from its inputs
     sums: bool = False  # made by adding several values that depend on the input
     version: int = 0  # of the tensor when it became this value; a write in place raises it
+    order: tuple[int, ...] = ()  # of a permutation: where each axis was before
     before: int = field(init=False)  # bit i is set where node i is this one or went into it
     pooled: bool = field(init=False)  # all that went into it was pooled, whatever the map's size
 
@@ -91,8 +104,7 @@ class Node:
             self.pooled = same is not None and same.pooled
         else:
             pools = self.op in POOLINGS and len(self.inputs) == 1
-            values = self.inputs[:1] if self.op in SAME_VALUES else self.inputs  # not `expand_as`'s
-            self.pooled = pools or all(node.pooled for node in values)
+            self.pooled = pools or all(node.pooled for node in self.inputs)
 
     def __repr__(self) -> str:
         return f"<{self.index} {self.op} {self.shape}>"
@@ -109,7 +121,8 @@ class Frame:
     nodes: list[Node] = field(default_factory=list)
     returned: list[Node] = field(default_factory=list)
     result_shapes: list[tuple[int, ...]] = field(default_factory=list)
-    _values: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
+    newest: dict[int, Node] = field(default_factory=dict)  # of every tensor, in whatever frame
+    _values: dict[int, tuple[Tensor, Node | None]] = field(default_factory=dict)
 
     def new(self, op: str, tensor: Tensor, **details: Any) -> Node:
         """Append a node; it names `tensor`, which is kept alive so that its id stays its own."""
@@ -120,12 +133,28 @@ class Frame:
         self.name(tensor, node)
         return node
 
-    def name(self, tensor: Tensor, node: Node) -> None:
-        """Say which node `tensor` is from now on."""
+    def name(self, tensor: Tensor, node: Node | None) -> None:
+        """Say which node `tensor` is from now on; None where it depends on no input any more."""
+        tensor = unwrapped(tensor)
         self._values[id(tensor)] = (tensor, node)
+        if node is None:
+            self.newest.pop(id(tensor), None)
+        elif node.op != "argument" and node.frame is self:
+            self.newest[id(tensor)] = node
 
     def find(self, tensor: Tensor) -> Node | None:
         """Return the node of a tensor that depends on the network's input, else None."""
+        tensor = unwrapped(tensor)
+        newest = self.newest.get(id(tensor))
+        if id(tensor) in self._values:
+            node = self._values[id(tensor)][1]
+            if newest is None or node is None or newest.time <= node.time:
+                return node
+        if newest is not None and (frames := newest.frame.up_to(self)):
+            for frame in frames:  # a module kept it, or wrote into it, and did not return it
+                assert frame.parent is not None
+                newest = frame.call(frame.parent, newest, tensor)
+            return newest
         if id(tensor) in self._values:
             return self._values[id(tensor)][1]
         outer = self.parent.find(tensor) if self.parent else None
@@ -133,9 +162,39 @@ class Frame:
             return None
         return self.new("argument", tensor, outer=outer)
 
+    def up_to(self, outer: "Frame") -> list["Frame"]:
+        """This frame and those around it, up to one without it; none if it is not among them."""
+        frames: list[Frame] = []
+        frame: Frame | None = self
+        while frame is not None and frame is not outer:
+            frames.append(frame)
+            frame = frame.parent
+        return frames if frame is outer else []
+
+    def call(self, parent: "Frame", inner: Node | None, tensor: Tensor) -> Node:
+        """Add what this module made to the graph of the code that called it."""
+        made_from = [n for n in self.nodes if inner is None or inner.before >> n.index & 1]
+        inputs = tuple(n.outer for n in made_from if n.op == "argument" and n.outer is not None)
+        return parent.new(
+            "call",
+            tensor,
+            inputs=inputs,
+            inner=inner,
+            called=self,
+            weight=1 if inner is None else sum(n.weight for n in made_from),
+            sums=any(n.sums for n in made_from),
+        )
+
     def close(self) -> None:
         """Let the tensors go; the graph stays."""
         self._values.clear()
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """Return the whole tensor, of which `torch.vmap` and its like show one sample at a time."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def version_of(tensor: Tensor) -> int:
@@ -153,8 +212,14 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from tensors_in(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from tensors_in(vars(value))
+    elif (
+        hasattr(value, "__dict__")
+        and not isinstance(value, type | nn.Module)
+        and not callable(value)
+    ):
+        parts = vars(value).values()  # of a dataclass, torchvision's `ImageList`, …
+        plain = (Tensor, list, tuple, Mapping)
+        yield from tensors_in([v for v in parts if isinstance(v, plain) or is_dataclass(v)])
 
 
 def operands_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -203,31 +268,47 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
 
 
 class Watch(ModuleStack):
-    """Builds a `Frame` for every module call of the forward passes that run inside it."""
+    """Builds a `Frame` for every module call of the forward passes that run inside it.
 
-    def __init__(self, model: nn.Module, inputs: Any) -> None:
+    Args:
+        model: The network.
+        inputs: What it will be given.
+        closely: Follow values also through code that runs no tensor function of Python's, such as
+            functions of TorchScript. What such code adds and multiplies has no number.
+    """
+
+    def __init__(self, model: nn.Module, inputs: Any, *, closely: bool = False) -> None:
         super().__init__(model)
         self._inputs = inputs
+        self.origins = Origins(model)
+        self._below = Below(self._saw_below) if closely else None
+        self._calling = False  # a tensor function runs
+        self._numbering = True
         self.frames: list[Frame] = []  # in order of their ends
         self.totals: dict[tuple[str, str], int] = {}  # how many of each kind a module's code has
         self._stack: list[Frame] = []
         self._clock = itertools.count()
+        self._newest: dict[int, Node] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._functions = _Functions(self)
 
     def __enter__(self) -> Self:
         super().__enter__()
+        if self._below is not None:
+            self._below.__enter__()
         self._functions.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._functions.__exit__(*error)
+        if self._below is not None:
+            self._below.__exit__(*error)
         super().__exit__(*error)
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Open a frame, and name its arguments."""
         parent = self._stack[-1] if self._stack else None
-        frame = Frame(path, module, parent, self._clock)
+        frame = Frame(path, module, parent, self._clock, newest=self._newest)
         self._stack.append(frame)
         for tensor in tensors_in(self._inputs if parent is None else args):
             if parent is None:
@@ -248,28 +329,22 @@ class Watch(ModuleStack):
                 continue
             if inner is not None and inner.op == "argument" and inner.outer is not None:
                 parent.name(tensor, inner.outer)  # handed through untouched
-            else:
-                self._call(parent, frame, inner, tensor)
+            elif inner is not None or not self._depends_on_nothing(frame, tensor):
+                frame.call(parent, inner, tensor)
         self.frames.append(frame)
         if parent is None:
             self.totals = dict(self._counts)
+            self.origins.close()
+            self._newest.clear()
             for done in self.frames:
                 done.close()
 
-    @staticmethod
-    def _call(parent: Frame, frame: Frame, inner: Node | None, tensor: Tensor) -> None:
-        """Add the result of a module to the graph of the code that called it."""
-        made_from = [n for n in frame.nodes if inner is None or inner.before >> n.index & 1]
-        inputs = tuple(n.outer for n in made_from if n.op == "argument" and n.outer is not None)
-        parent.new(
-            "call",
-            tensor,
-            inputs=inputs,
-            inner=inner,
-            called=frame,
-            weight=1 if inner is None else sum(n.weight for n in made_from),
-            sums=any(n.sums for n in made_from),
-        )
+    def _depends_on_nothing(self, frame: Frame, tensor: Tensor) -> bool:
+        """A module's result without a value in its code is a constant, or as strange as before."""
+        if self._below is None:
+            return False
+        given = any(node.op == "argument" for node in frame.nodes)
+        return not given or not self.origins.sources(tensor)
 
     def about_to_see(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Look at what a tensor function is given, before it runs."""
@@ -278,22 +353,22 @@ class Watch(ModuleStack):
         """Add the result of one tensor function to the graph of the code that called it."""
         if not self._stack:
             return
-        frame, name = self._stack[-1], _name(func)
+        frame, name = self._stack[-1], name_of(func)
         number = -1
-        if name in KINDS:
+        if name in KINDS and self._numbering:
             number = self._counts[frame.path, KINDS[name]]
             self._counts[frame.path, KINDS[name]] += 1
-        inputs = tuple(
-            node for tensor in tensors_in((args, kwargs)) if (node := frame.find(tensor))
-        )
-        if not inputs:
-            return
         if name == "__setitem__":
             result = args[0]
-        operands: tuple[Node | None, ...] = ()
-        if number >= 0:
-            values = operands_of(args, kwargs)
-            operands = tuple(frame.find(v) if isinstance(v, Tensor) else None for v in values)
+        read = tensors_in(values_read(name, args, kwargs))
+        inputs = tuple(node for tensor in read if (node := frame.find(tensor)))
+        values = operands_of(args, kwargs) if name in KINDS else ()
+        if name in FUSED:
+            values = tuple(tensors_in((args, kwargs)))
+        operands = tuple(frame.find(v) if isinstance(v, Tensor) else None for v in values)
+        self._note_origins(frame, name, (args, kwargs), result, inputs)
+        if not inputs:
+            return
         for tensor in tensors_in(result):
             same = name in SAME_VALUES and frame.find(tensor) in inputs
             if not same:
@@ -305,7 +380,65 @@ class Watch(ModuleStack):
                     number=number,
                     weight=0 if _is_linear(name, len(inputs)) else 1,
                     sums=name in ADDITIONS and len(inputs) > 1,
+                    order=order_of(func, args, kwargs) if name in PERMUTATIONS else (),
                 )
+        written = (name.endswith("_") and not name.startswith("__")) or name == "__setitem__"
+        if written and args and isinstance(args[0], Tensor):
+            self._wrote(frame, args[0])
+
+    @staticmethod
+    def _wrote(frame: Frame, part: Tensor) -> None:
+        """What a view was written into has those values too, also where other code has it."""
+        whole = None if part.is_inference() else part._base
+        if whole is None or unwrapped(part) is not part:
+            return
+        node, before = frame.find(part), frame.find(whole)
+        if node is not None and node is not before:
+            inputs = (node,) if before is None else (before, node)
+            frame.new("__setitem__", whole, inputs=inputs)
+
+    def _note_origins(
+        self, frame: Frame, name: str, given: Any, result: Any, inputs: tuple[Node, ...]
+    ) -> None:
+        """Keep apart what is constant and what only comes from where nobody looked."""
+        if name in ADDITIONS:
+            operands = [v for v in operands_of(*given) if isinstance(v, Tensor)]
+            if len(operands) == 2 and operands[0].shape == operands[1].shape:
+                self.origins.added(
+                    frame.path,
+                    [unwrapped(v) for v in operands],
+                    [frame.find(v) is not None and unwrapped(v) is v for v in operands],
+                )
+        if inputs:
+            self.origins.read(name)
+            return
+        results = list(tensors_in(result))
+        self.origins.made(name, tensors_in(values_read(name, *given)), results)
+        for tensor in results:
+            if frame.find(tensor) is not None:  # written over
+                frame.name(tensor, None)
+
+    @contextmanager
+    def calling(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
+        """Know that a tensor function runs, whose operators are then its own affair."""
+        self.about_to_see(args, kwargs)
+        self._calling = True
+        try:
+            yield
+        finally:
+            self._calling = False
+
+    def _saw_below(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        """Follow values through an operator that no tensor function called."""
+        if self._calling:
+            return
+        self._numbering = False
+        try:
+            self.saw(func, args, kwargs, result)
+        finally:
+            self._numbering = True
 
 
 class _Functions(TorchFunctionMode):
@@ -318,14 +451,10 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        self._watch.about_to_see(args, kwargs or {})
-        result = func(*args, **(kwargs or {}))
+        with self._watch.calling(args, kwargs or {}):
+            result = func(*args, **(kwargs or {}))
         self._watch.saw(func, args, kwargs or {}, result)
         return result
-
-
-def _name(func: Any) -> str:
-    return getattr(func, "__name__", "") or ""
 
 
 def _is_linear(name: str, data_inputs: int) -> bool:

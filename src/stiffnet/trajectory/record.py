@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
+from stiffnet.trajectory.functions import name_of
 from stiffnet.trajectory.graph import KINDS, ModuleStack, operands_of, tensors_in
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
@@ -235,7 +236,7 @@ class _Meet(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        kind = KINDS.get(getattr(func, "__name__", ""))
+        kind = KINDS.get(name_of(func))
         if kind is not None:
             self._recorder.meet(kind, args, kwargs or {})
         return func(*args, **(kwargs or {}))

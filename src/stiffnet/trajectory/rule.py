@@ -7,8 +7,9 @@ that state, whose sum is what the module's code goes on with. Three questions de
    from it (an identity shortcut), or both operands leave one value on separate ways, of which the
    state's is the plainer (a projection), or it came in as an argument of its own.
 2. Is the sum the module's way on? Every path from the state to the module's result must lead
-   through it. This leaves out rotary embeddings, attention biases, multi-scale sums and the cells
-   of NASNet.
+   through it, or every path to a later step that begins at the sum: in code that holds several
+   blocks (a traced network) a state may also be handed to a decoder. This leaves out rotary
+   embeddings, attention biases, multi-scale sums and the cells of NASNet.
 3. Is it more than one linear map? A sum of parallel linear branches, as RepVGG, MobileOne and
    RepViT train them, is a single convolution in disguise and no step.
 """
@@ -16,12 +17,13 @@ that state, whose sum is what the module's code goes on with. Three questions de
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
-from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, SCALINGS, Frame, Node
+from stiffnet.errors import StepError
+from stiffnet.trajectory.graph import ADDITIONS, FUSED, SAME_VALUES, SCALINGS, Frame, Node
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Found:
     rate_shape: tuple[int, ...]
     of: int = 0  # how many additions the module's code has
     rate_of: int = 0
+    total: Node | None = field(default=None, compare=False, repr=False)  # the sum; None of a block
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -48,13 +51,65 @@ class Found:
 
 
 def residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, Found]]:
-    """Every addition of a pass that is a step, with the time at which it happened."""
+    """Every addition of a pass that is a step, with the time at which it happened.
+
+    Raises:
+        StepError: If one is made, or its rate is scaled, in code that cannot be watched again.
+    """
     for frame in frames:
+        verdicts = _verdicts(frame)
+        _refuse_fused(frame, verdicts)
+        for total, verdict in verdicts:
+            if total.number >= 0:
+                yield total.time, _describe(total, verdict)
+            elif not isinstance(frame.module, torch.jit.ScriptModule):  # see `opaque_blocks`
+                raise StepError(
+                    f"In {_place(frame)} a state and its rate are "
+                    "added inside a function that cannot be watched (TorchScript, say), so that "
+                    "this step cannot be measured. Make that function plain Python."
+                )
+
+
+def _refuse_fused(frame: Frame, found: "_Steps") -> None:
+    """Refuse steps that are added by a function which computes the rate too."""
+    for node in frame.nodes:
+        state, *others = node.operands if node.op in FUSED and node.operands else (None,)
+        for rate in others:
+            stream = _stream(state) if state is not None and rate is not None else []
+            root = next((n for n in stream if rate is not None and _precedes(n, rate)), None)
+            if root is not None and _is_the_way_on(node, _Verdict(0, True, (root,)), found):
+                raise StepError(
+                    f"In {_place(frame)} a state and its rate are added by `{node.op}`, in which "
+                    "the rate is never seen by itself. Write it as a sum, `x + f`."
+                )
+
+
+def passed_over(frames: Iterable[Frame]) -> list[str]:
+    """Places of sums that may be steps: in code that holds several blocks, nobody can say.
+
+    Each adds a rate to the state that it was computed from, which was made in the same code and
+    goes on beside the sum. In a block of its own it would be a step; in one piece of code with
+    the blocks around it, it may as well be a layer of several ways.
+    """
+    places = []
+    for frame in frames:
+        found = _verdicts(frame)
         for node in frame.nodes:
-            if node.op in ADDITIONS and node.floating:
-                verdict = _judge(node)
-                if verdict is not None:
-                    yield node.time, _describe(node, verdict)
+            if node.op in ADDITIONS and node.floating and all(node is not t for t, _ in found):
+                left, right = node.operands if len(node.operands) == 2 else (None, None)
+                if left is None or right is None or not left.shape == right.shape == node.shape:
+                    continue
+                verdict = _identity(node, left, right)
+                if verdict is None or verdict.origin[0].op == "argument":
+                    continue
+                negated = verdict.state_operand == 1 and node.op.startswith("sub")
+                if not negated and not _in_a_branch(node, found):
+                    places.append(_place(frame))
+    return places
+
+
+def _place(frame: Frame) -> str:
+    return repr(frame.path) if frame.path else f"the code of {type(frame.module).__name__}"
 
 
 @dataclass(frozen=True)
@@ -62,9 +117,32 @@ class _Verdict:
     state_operand: int
     identity: bool
     origin: tuple[Node, ...]  # where the branch begins
+    linear: bool = True  # the shortcut is an identity or a linear map
 
 
-def _judge(total: Node) -> _Verdict | None:
+_Steps = list[tuple[Node, _Verdict]]
+
+
+def _verdicts(frame: Frame) -> _Steps:
+    """The additions of one frame that are steps, the last one first."""
+    found: _Steps = []
+    while True:  # a projection may be known by another step in the same code
+        before, found = found, _judged(frame, found)
+        if len(found) == len(before):
+            return found
+
+
+def _judged(frame: Frame, known: _Steps) -> _Steps:
+    later: _Steps = []
+    for node in reversed(frame.nodes):
+        if node.op in ADDITIONS and node.floating:
+            verdict = _judge(node, later, known)
+            if verdict is not None:
+                later.append((node, verdict))
+    return later
+
+
+def _judge(total: Node, later: _Steps, known: _Steps) -> _Verdict | None:
     """Decide whether an addition is a step, and which operand is its state."""
     if len(total.operands) != 2:
         return None
@@ -76,9 +154,13 @@ def _judge(total: Node) -> _Verdict | None:
     left, right = _without_reading(left, right), _without_reading(right, left)
     for rule in (_identity, _argument, _projection):
         verdict = rule(total, left, right)
-        if verdict is not None:
-            negated = verdict.state_operand == 1 and total.op.startswith("sub")
-            return verdict if not negated and _is_the_way_on(total, verdict.origin) else None
+        if verdict is None:
+            continue
+        if verdict.state_operand == 1 and total.op.startswith("sub"):
+            return None
+        if rule is _projection and not _projects_a_state(total, verdict, later, known):
+            return None
+        return verdict if _is_the_way_on(total, verdict, later) else None
     return None
 
 
@@ -95,9 +177,9 @@ def _without_reading(rate: Node, state: Node) -> Node:
 def _identity(total: Node, left: Node, right: Node) -> _Verdict | None:
     """The rate was computed from the state, which is handed through."""
     for operand, (state, rate) in enumerate(((left, right), (right, left))):
-        for root in _stream(state):
-            if _precedes(root, rate) and _is_branch(root, rate):
-                return _Verdict(operand, True, (root,))
+        root = next((node for node in _stream(state) if _precedes(node, rate)), None)
+        if root is not None and _is_branch(root, rate):
+            return _Verdict(operand, True, (root,))
     return None
 
 
@@ -139,12 +221,12 @@ def _projection(total: Node, left: Node, right: Node) -> _Verdict | None:
     if _only_feeds_a_sum(total):
         return None
     fork = _fork(left, right)
-    if fork is None or fork in (left, right) or not _looks_like_an_argument(fork):
+    if fork is None or fork in (left, right) or not fork.floating:
         return None
     weights = [_weight_between(fork, node) for node in (left, right)]
     if weights[0] == weights[1]:
         return None
-    return _Verdict(weights.index(min(weights)), False, (fork,))
+    return _Verdict(weights.index(min(weights)), False, (fork,), linear=min(weights) == 0)
 
 
 def _fork(left: Node, right: Node) -> Node | None:
@@ -156,12 +238,41 @@ def _fork(left: Node, right: Node) -> Node | None:
     return fork if fork.before == common else None
 
 
+def _projects_a_state(total: Node, verdict: _Verdict, later: _Steps, known: _Steps) -> bool:
+    """The fork entered the module, or lies on the way of a network that this code holds whole.
+
+    Inside of a branch a sum of two ways is none: a layer with several paths. Nor is a sum behind
+    which other steps lie, such as that of two scales.
+    """
+    [fork] = verdict.origin
+    if fork.op == "argument":
+        return True
+    if _in_a_branch(total, later):
+        return False
+    if _looks_like_an_argument(fork):
+        return True
+    if any(_precedes(fork, other) and _precedes(other, total) for other, _ in known):
+        return False
+    return any(
+        _reaches(other, fork) or all(_reaches(total, n) for n in found.origin)
+        for other, found in known
+    )
+
+
+def _in_a_branch(total: Node, steps: _Steps) -> bool:
+    """A step has the sum on its way from where it begins to what it adds."""
+    return any(
+        _precedes(origin, total) and any(_reaches(total, n) for n in outer.operands if n)
+        for outer, found in steps
+        for origin in found.origin
+    )
+
+
 def _looks_like_an_argument(node: Node) -> bool:
     """The value entered the module, or is an entering one after a norm or activation."""
     return any(
-        other.op == "argument" and other.shape == node.shape
+        other.op == "argument" and other.shape == node.shape and _reaches(other, node)
         for other in node.frame.nodes[: node.index + 1]
-        if _precedes(other, node) or other is node
     )
 
 
@@ -182,6 +293,10 @@ def _precedes(earlier: Node, later: Node) -> bool:
     return earlier is not later and bool(later.before >> earlier.index & 1)
 
 
+def _reaches(earlier: Node, later: Node) -> bool:
+    return earlier is later or _precedes(earlier, later)
+
+
 def _between(start: Node, end: Node) -> list[Node]:
     """Values on the ways from `start` (without it) to `end` (with it)."""
     return [n for n in start.frame.nodes if _precedes(start, n) and (n is end or _precedes(n, end))]
@@ -191,7 +306,10 @@ def _weight_between(start: Node, end: Node) -> int:
     return sum(node.weight for node in _between(start, end))
 
 
-WEIGHTED = ("call", "conv1d", "conv2d", "conv3d", "linear", "matmul", "einsum", "bmm", "__matmul__")
+WEIGHTED = frozenset((
+    "call", "conv1d", "conv2d", "conv3d", "linear", "matmul", "einsum", "bmm", "__matmul__",
+    "convolution", "mm", "addmm", "baddbmm",
+))  # fmt: skip
 
 
 def _is_branch(root: Node, rate: Node) -> bool:
@@ -202,18 +320,29 @@ def _is_branch(root: Node, rate: Node) -> bool:
     return any(node.weight for node in way) or not any(node.sums for node in way)
 
 
-def _is_the_way_on(total: Node, origin: tuple[Node, ...]) -> bool:
-    """Every path from the origin to a result that the sum reaches leads through the sum."""
+def _is_the_way_on(total: Node, verdict: _Verdict, later: _Steps) -> bool:
+    """Every path from the origin leads through the sum.
+
+    All those to results that the sum reaches; or, where the state was made in the same code, all
+    those to a later step that begins at the sum. A sum of several non-linear ways needs the first.
+    """
     if _only_feeds_a_sum(total):
         [consumer] = _consumers(total)
-        if _is_the_way_on(consumer, origin):
+        if _is_the_way_on(consumer, verdict, later):
             return True
-    results = [n for n in total.frame.returned if n is total or _precedes(total, n)]
-    around = set(origin) - {total}
+    around = set(verdict.origin) - {total}
     for node in total.frame.nodes:
         if node is not total and not around.isdisjoint(node.inputs):
             around.add(node)
-    return bool(results) and around.isdisjoint(results)
+    results = [n for n in total.frame.returned if _reaches(total, n)]
+    if results and around.isdisjoint(results):
+        return True
+    if not verdict.linear or any(n.op == "argument" for n in verdict.origin):
+        return False
+    return any(
+        after not in around and all(_reaches(total, n) for n in found.origin)
+        for after, found in later
+    )
 
 
 def _consumers(node: Node) -> list[Node]:
@@ -235,6 +364,13 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
     assert state is not None
     assert rate is not None
     gated = list(_gates(rate))
+    for product, _ in gated:
+        if product.number < 0:
+            raise StepError(
+                f"In {_place(product.frame)} a step size is multiplied inside a function that "
+                "cannot be watched (TorchScript, say), so that it cannot be told from the rate. "
+                "Make that function plain Python."
+            )
     site = (total.frame.path, "add", total.number, 1 - verdict.state_operand)
     rate_shape = rate.shape
     if gated:
@@ -261,6 +397,7 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
         gates=tuple(dict.fromkeys(product.frame.path for product, _ in gated)),
         rate=site,
         rate_shape=rate_shape,
+        total=total,
     )
 
 
@@ -331,19 +468,29 @@ def _is_norm(module: nn.Module) -> bool:
 def opaque_blocks(frames: list[Frame]) -> Iterator[tuple[int, Found]]:
     """Blocks whose code cannot be watched (TorchScript): read by what goes in and comes out.
 
-    Such a block counts as a step where it stands among siblings of its kind and keeps the shape.
+    Such a block counts as a step where it stands among siblings of its kind, keeps the shape and,
+    as far as its operators show, adds one rate to its state.
+
+    Raises:
+        StepError: If the operators of such a module show steps that cannot be read so.
     """
     opaque = [f for f in frames if isinstance(f.module, torch.jit.ScriptModule) and f.parent]
     kinds = Counter((f.parent, f.module.original_name) for f in opaque)
     calls: Counter[str] = Counter()
     for frame in opaque:
         entered = [node.shape for node in frame.nodes if node.op == "argument"]
+        inside = len(_verdicts(frame))
+        number = calls[frame.path]
         calls[frame.path] += 1
-        if kinds[frame.parent, frame.module.original_name] > 1 and (
-            entered[:1] == frame.result_shapes[:1] != []
-        ):
-            number, shape = calls[frame.path] - 1, entered[0]
+        repeated = kinds[frame.parent, frame.module.original_name] > 1
+        readable = repeated and entered[:1] == frame.result_shapes[:1] != []
+        if inside > 1 or (inside and not readable):
+            raise StepError(
+                f"{frame.path!r} is TorchScript and has {inside} step{'s' if inside > 1 else ''} "
+                "that cannot be watched. Measure the plain Python module that it was made from."
+            )
+        if readable and (inside or not frame.returned):
             yield frame.nodes[0].time, Found(
-                frame.path, "block", number, 0, shape, True, (frame.path,), (),
-                (frame.path, "block", number, 1), shape,
+                frame.path, "block", number, 0, entered[0], True, (frame.path,), (),
+                (frame.path, "block", number, 1), entered[0],
             )  # fmt: skip

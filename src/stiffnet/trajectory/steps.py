@@ -1,6 +1,6 @@
 """The residual steps of any network, in the order in which they run."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,10 @@ from torch import nn
 from stiffnet.errors import StepError
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.graph import Watch, tensors_in
-from stiffnet.trajectory.rule import Found, opaque_blocks, residual_additions
-from stiffnet.trajectory.wrappers import plain_run, unwrap
+from stiffnet.trajectory.origins import StrangeSum
+from stiffnet.trajectory.rule import Found, opaque_blocks, passed_over, residual_additions
+from stiffnet.trajectory.stages import begins_a_stage
+from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
 
 PROBE_BATCHES = (2, 3)  # two batch sizes, to see which axis of a state counts the samples
 
@@ -68,10 +70,12 @@ def steps(model: nn.Module, example: Any) -> list[Step]:
         model: Any network. It is run twice in evaluation mode, on a few samples, and left as it
             was. Compiled, data-parallel and Fabric wrappers are looked through.
         example: One batch: a tensor, a tuple of positional or a dictionary of keyword arguments.
-            Its first axis counts the samples.
+            Its first axis counts the samples. A list of images, as detectors take it, is one
+            argument.
 
     Raises:
-        StepError: If the network has none (VGG, DenseNet), or cannot be run on the example.
+        StepError: If the network has none (VGG, DenseNet), cannot be run on the example, or makes a
+            step in code that cannot be watched.
 
     Example:
         >>> import timm, torch
@@ -93,7 +97,10 @@ def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
         )
     if any(tensor.ndim and not len(tensor) for tensor in tensors_in((args, kwargs))):
         raise StepError("The example batch is empty. Give at least one sample.")
-    found, other = (_additions(model, args, kwargs, size) for size in PROBE_BATCHES)
+    (found, strange), (other, otherwise) = (
+        _additions(model, args, kwargs, size) for size in PROBE_BATCHES
+    )
+    _refuse_strangers(model, strange, otherwise)
     if [c.key for c in found] != [c.key for c in other]:
         raise StepError(
             f"{type(model).__name__} took different additions on {PROBE_BATCHES[0]} and on "
@@ -106,13 +113,32 @@ def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
             "a branch computed from that state (VGG, DenseNet and ShuffleNet have none). "
             "Measure a residual network."
         )
-    return _in_stages([_step(a, b) for a, b in zip(found, other, strict=True)])
+    made = [_step(a, b) for a, b in zip(found, other, strict=True)]
+    shapes, axes = [s.shape for s in made], [s.state_at.axis for s in made]
+    return _in_stages(made, begins_a_stage(found, shapes, axes))
+
+
+def _refuse_strangers(
+    model: nn.Module, few: Sequence[StrangeSum], many: Sequence[StrangeSum]
+) -> None:
+    """Refuse sums of values that came from nowhere and have a row for each sample.
+
+    What is as large on both batches is a constant that somebody keeps.
+    """
+    for one, other in zip(few, many, strict=False):
+        if one.sources != other.sources:
+            where = repr(one.module) if one.module else f"the code of {type(model).__name__}"
+            raise StepError(
+                f"In {where} something is added that cannot be followed to where it was computed "
+                "(in NumPy, under `torch.vmap`, in another thread), so that it is not known "
+                "whether this is a step. Compute it by torch's functions, on whole batches."
+            )
 
 
 def _step(found: Found, other: Found) -> Step:
     """Combine two probes into a step whose sample axes are known."""
-    axis, fold = _sample_axis(found.module, found.state_shape, other.state_shape)
-    rate_axis, rate_fold = _sample_axis(found.module, found.rate_shape, other.rate_shape)
+    axis, fold = sample_axis(found.module, found.state_shape, other.state_shape)
+    rate_axis, rate_fold = sample_axis(found.module, found.rate_shape, other.rate_shape)
     kept = tuple(n for i, n in enumerate(found.state_shape) if i != axis)
     at = Site(
         found.module, found.kind, found.number, found.state_operand, found.of,
@@ -132,8 +158,14 @@ def _step(found: Found, other: Found) -> Step:
     )
 
 
-def _sample_axis(module: str, few: tuple[int, ...], many: tuple[int, ...]) -> tuple[int, int]:
-    """Axis that grew with the number of samples, and its entries per sample."""
+def sample_axis(module: str, few: tuple[int, ...], many: tuple[int, ...]) -> tuple[int, int]:
+    """Axis that grew with the number of samples, and its entries per sample.
+
+    Args:
+        module: Where the value was met.
+        few: Its shape on the first of `PROBE_BATCHES`.
+        many: Its shape on the second.
+    """
     less, more = PROBE_BATCHES
     grown = [i for i, (a, b) in enumerate(zip(few, many, strict=True)) if a != b]
     if len(grown) != 1 or few[grown[0]] * more != many[grown[0]] * less:
@@ -144,12 +176,11 @@ def _sample_axis(module: str, few: tuple[int, ...], many: tuple[int, ...]) -> tu
     return grown[0], few[grown[0]] // less
 
 
-def _in_stages(found: list[Step]) -> list[Step]:
-    """Number the additions of each module and the runs of one state shape."""
+def _in_stages(made: list[Step], begins: list[bool]) -> list[Step]:
+    """Number the additions of each module and the runs of one state."""
     staged: list[Step] = []
     seen: dict[str, int] = {}
-    for step in found:
-        first = not staged or not _one_state(staged[-1].shape, step.shape)
+    for step, first in zip(made, begins, strict=True):
         stage = staged[-1].stage + first if staged else 0
         nth = seen.get(step.name, 0)
         seen[step.name] = nth + 1
@@ -158,29 +189,31 @@ def _in_stages(found: list[Step]) -> list[Step]:
     return staged
 
 
-def _one_state(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Equal shapes, or the same entries laid out otherwise (Swin flattens its map in each block).
-
-    >>> _one_state((56, 56, 96), (3136, 96)), _one_state((64, 56, 56), (256, 28, 28))
-    (True, False)
-    """
-    return math.prod(one) == math.prod(other) and not set(one).isdisjoint(other)
-
-
-def _additions(model: nn.Module, args: Any, kwargs: Any, size: int) -> list[Found]:
+def _additions(
+    model: nn.Module, args: Any, kwargs: Any, size: int
+) -> tuple[list[Found], list[StrangeSum]]:
     """Run `size` samples through the model and apply the rule to every frame."""
     args, kwargs = resized(args, size), resized(kwargs, size)
-    with plain_run(model), Watch(model, (args, kwargs)) as watch:
+    with plain_run(model), Watch(model, (args, kwargs), closely=True) as watch:
         try:
             model(*args, **kwargs)
         except Exception as error:
             shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in((args, kwargs)))
+            advice = "Give an example that the network takes."
+            if is_exported(model):
+                advice = "Export it with `dynamic_shapes` that leave the number of samples open."
             raise StepError(
                 f"{type(model).__name__} cannot be run on inputs of shape {shapes}: "
-                f"{_first_line(error)} Give an example that the network takes."
+                f"{_first_line(error)} {advice}"
             ) from error
+    if places := passed_over(watch.frames):
+        raise StepError(
+            f"In {places[0]}, which holds several blocks, {len(places)} sums add a rate to a state "
+            "that also goes on beside the sum, so that it cannot be said whether they are steps. "
+            "Measure the network in the blocks from which this code was made."
+        )
     found = [*residual_additions(watch.frames), *opaque_blocks(watch.frames)]
-    return [
+    counted = [
         replace(
             step,
             of=watch.totals.get((step.module, step.kind), 0),
@@ -188,6 +221,7 @@ def _additions(model: nn.Module, args: Any, kwargs: Any, size: int) -> list[Foun
         )
         for _, step in sorted(found, key=lambda pair: pair[0])
     ]
+    return counted, watch.origins.sums
 
 
 def _first_line(error: Exception) -> str:

@@ -41,16 +41,26 @@ def unready(model: nn.Module) -> str | None:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put `model` in evaluation mode, then give every submodule back the mode it had."""
+    """Put `model` in evaluation mode, then give every submodule back the mode it had.
+
+    The graph of `torch.export` has no modes: it is left in the one in which it was exported.
+    """
     before = [(module, module.training) for module in model.modules()]
-    model.eval()
+    exported = is_exported(model)
+    if not exported:
+        model.eval()
     try:
         yield
     finally:
-        if any(training for _, training in before):
+        if any(training for _, training in before) and not exported:
             model.train()  # lets modules that cache for evaluation drop their caches
         for module, training in before:
             module.training = training
+
+
+def is_exported(model: nn.Module) -> bool:
+    """Whether a network is the graph of `torch.export`, which refuses to change its mode."""
+    return isinstance(model, torch.fx.GraphModule) and "eval" in vars(model)
 
 
 @contextmanager
