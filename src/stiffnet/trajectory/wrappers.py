@@ -1,11 +1,15 @@
 """Looking through the wrappers that people put around a network, and borrowing it politely."""
 
+import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
 
@@ -80,17 +84,74 @@ def eagerly(model: nn.Module) -> Iterator[None]:
         yield
 
 
+_MACHINERY = frozenset(vars(nn.Module()))  # hooks and the like: what every module has
+
+
 @contextmanager
-def _own_buffers(model: nn.Module) -> Iterator[None]:
-    """Give buffers that a forward pass changes, also in evaluation, their values back."""
-    kept = [(b, b.detach().clone()) for b in model.buffers() if not (b.is_meta or is_lazy(b))]
+def _own_state(model: nn.Module) -> Iterator[None]:
+    """Give back what a forward pass changes, also in evaluation: buffers, counters, caches, lists.
+
+    An attribute gets its value back, and a list, dictionary or set its content, one level deep.
+    """
+    kept = [
+        (module, dict(module._buffers), _copied(module._buffers), _copied(_attributes(module)))
+        for module in model.modules()
+        if not isinstance(module, torch.jit.ScriptModule | LazyModuleMixin)
+    ]
+    objects = [_attributes(module) for module, *_ in kept]
     try:
         yield
     finally:
-        with torch.no_grad():
-            for buffer, before in kept:
-                if not torch.equal(buffer, before):
-                    buffer.copy_(before)
+        for (module, buffers, values, contents), attributes in zip(kept, objects, strict=True):
+            module._buffers.update(buffers)
+            for name in set(_attributes(module)) - set(attributes):
+                del module.__dict__[name]
+            module.__dict__.update(attributes)
+            _refill(buffers, values)
+            _refill(attributes, contents)
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if name not in _MACHINERY}
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy what can be changed in place."""
+    copies: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Tensor) and not (value.is_meta or is_lazy(value)):
+            copies[name] = value.detach().clone()
+        elif type(value) in (list, dict, set):
+            copies[name] = value.copy()
+    return copies
+
+
+def _refill(values: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Put copies back into the objects that they were made of, where those have changed."""
+    for name, copy in before.items():
+        value = values[name]
+        if isinstance(value, Tensor):
+            with torch.no_grad():
+                if value.shape != copy.shape:
+                    value.data = copy
+                elif not torch.equal(value, copy):
+                    value.copy_(copy)
+        elif isinstance(value, list):
+            value[:] = copy
+        elif isinstance(value, dict | set):
+            value.clear()
+            value.update(copy)
+
+
+@contextmanager
+def _own_chance() -> Iterator[None]:
+    """Give the random number generators of Python and NumPy back as they were."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
 
 
 @contextmanager
@@ -101,6 +162,7 @@ def plain_run(model: nn.Module) -> Iterator[None]:
         borrowed.enter_context(torch.random.fork_rng(devices=list(devices)))
         borrowed.enter_context(evaluating(model))
         borrowed.enter_context(eagerly(model))
-        borrowed.enter_context(_own_buffers(model))
+        borrowed.enter_context(_own_chance())
+        borrowed.enter_context(_own_state(model))
         borrowed.enter_context(torch.no_grad())
         yield

@@ -1,0 +1,80 @@
+"""A network is borrowed politely: whatever a pass writes down is given back."""
+
+import copy
+import random
+
+import numpy as np
+import torch
+from torch import nn
+
+from stiffnet.network.attach import attach, detach
+from stiffnet.trajectory.steps import steps
+
+
+class Diary(nn.Module):
+    """Writes into everything that a module can have, in evaluation too."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+        self.register_buffer("exchanged", torch.zeros(()))
+        self.register_buffer("written", torch.zeros(()))
+        self.register_buffer("empty", None)
+        self.runs, self.losses, self.cache, self.seen = 0, [], {}, {1}
+        self.plain = torch.zeros(2)
+
+    def forward(self, x):
+        chance = random.random() + np.random.rand()  # noqa: NPY002
+        rate = self.conv(x).relu() * (1 + chance)
+        self.exchanged = self.exchanged + 1
+        self.written += 1
+        self.empty = rate
+        self.runs += 1
+        self.losses.append(rate.mean())
+        self.cache[x.shape] = rate
+        self.seen.add(len(x))
+        self.plain += 1
+        self.last = rate
+        return x + rate
+
+
+def test_what_a_pass_writes_down_is_given_back():
+    torch.manual_seed(0)
+    model, x = Diary(), torch.rand(2, 3, 6, 6)
+    with torch.no_grad():
+        model(x)
+    before = copy.deepcopy(dict(vars(model)))
+    tensors = [model.exchanged, model.written, model.plain, model.last, model.losses, model.cache]
+    states = random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
+    assert len(steps(model, x)) == 1
+    detach(attach(model, "eca", example=x))
+    assert random.getstate() == states[0]
+    assert (np.random.get_state()[1] == states[1]).all()  # noqa: NPY002
+    now = [model.exchanged, model.written, model.plain, model.last, model.losses, model.cache]
+    assert all(one is other for one, other in zip(now, tensors, strict=True))
+    assert set(vars(model)) == set(before)
+    for name in ("runs", "seen"):
+        assert getattr(model, name) == before[name]
+    for name in ("exchanged", "written", "empty"):
+        assert torch.equal(getattr(model, name), before["_buffers"][name]), name
+    assert torch.equal(model.plain, before["plain"])
+    assert torch.equal(model.last, before["last"])
+    assert len(model.losses) == len(model.cache) == 1
+
+
+def test_lazy_layers_stay_made():
+    model, x = nn.Sequential(nn.LazyConv2d(4, 1)), torch.rand(2, 3, 6, 6)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.body = model, nn.LazyConv2d(4, 1)
+
+        def forward(self, x):
+            x = self.stem(x)
+            return x + self.body(x).relu()
+
+    net = Net()
+    assert len(steps(net, x)) == 1
+    assert net.body.in_channels == 4
+    assert net(x).shape == (2, 4, 6, 6)
