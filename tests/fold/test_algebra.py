@@ -86,16 +86,16 @@ def test_a_holder_multiplies_in_float64_and_stays_the_tensor_that_it_is():
 
 CONV = nn.Conv2d(4, 4, 1)
 CLOSED = {
-    "nothing": (lambda y: y, [2, 3, 5, 7]),
-    "reversed": (lambda y: y.flip(1), [7, 5, 3, 2]),
-    "shuffled": (lambda y: F.channel_shuffle(y, 2), [2, 5, 3, 7]),
-    "pooled": (lambda y: F.avg_pool2d(y, 3, 1, 1), [2, 3, 5, 7]),
-    "moved twice": (lambda y: y.movedim(1, -1).flip(-1).movedim(-1, 1), [7, 5, 3, 2]),
+    "nothing": (lambda y: y, [3, 2, 7, 5]),
+    "reversed": (lambda y: y.flip(1), [5, 7, 2, 3]),
+    "shuffled": (lambda y: F.channel_shuffle(y, 2), [3, 7, 2, 5]),
+    "pooled": (lambda y: F.avg_pool2d(y, 3, 1, 1), [3, 2, 7, 5]),
+    "moved twice": (lambda y: y.movedim(1, -1).flip(-1).movedim(-1, 1), [5, 7, 2, 3]),
 }
 
 
 def test_factors_are_the_gates_where_the_channels_went():
-    wanted = torch.tensor([2.0, 3.0, 5.0, 7.0], dtype=DOUBLE)
+    wanted = torch.tensor([3.0, 2.0, 7.0, 5.0], dtype=DOUBLE)
     for name, (between, expected) in CLOSED.items():
         [way], value = found(lambda m, x, b=between: b(m.conv(x)), X, conv=CONV)
         result = factors(way, value.shape, 1, wanted)
@@ -103,18 +103,18 @@ def test_factors_are_the_gates_where_the_channels_went():
         assert bool(result.units.all())
     [way], value = found(lambda m, x: m.conv(x)[:, 1:3], X, conv=CONV)
     result = factors(way, value.shape, 1, wanted[:2])
-    assert result.values.tolist() == [1, 2, 3, 1]
+    assert result.values.tolist() == [1, 3, 2, 1]
     assert result.units.tolist() == [False, True, True, False]
 
 
 def test_several_layers_share_a_value():
-    wanted = torch.tensor([2.0, 3.0, 5.0, 7.0], dtype=DOUBLE)
+    wanted = torch.tensor([3.0, 2.0, 7.0, 5.0], dtype=DOUBLE)
     parts = {"one": nn.Conv2d(4, 1, 1), "two": nn.Conv2d(4, 3, 1)}
     both, value = found(lambda m, x: torch.cat([m.two(x), m.one(x)], 1), X, **parts)
     by_name = {
         part.layer.name: part.values.tolist() for part in all_factors(both, value.shape, 1, wanted)
     }
-    assert by_name == {"two": [2, 3, 5], "one": [7]}
+    assert by_name == {"two": [3, 2, 7], "one": [5]}
 
 
 REFUSED = {

@@ -95,5 +95,16 @@ def test_a_gate_whose_channels_depend_on_the_size_is_refused():
 
     with pytest.raises(FoldError, match="a constant is added to it"):
         fold(branch(other, a=nn.Conv2d(3, 3, 1)).double(), images(9).double(), passes=0)
-    with pytest.raises(FoldError, match=r"differs from the original by .*, in float64. .*please"):
+    with pytest.raises(
+        FoldError, match=r"differs from the original by .*, in float64 on a single image.*please"
+    ):
         fold(branch(other, a=nn.Conv2d(3, 3, 1)).double(), images(8).double(), passes=0)
+
+
+def test_code_that_goes_by_the_number_of_images_is_found_out():
+    def code(m, x):
+        value = m.a(x)
+        return m.gate_here(value) if len(x) > 1 else m.gate_here(value) + value
+
+    with pytest.raises(FoldError, match="on a single image of another size"):
+        fold(branch(code, a=nn.Conv2d(3, 3, 1)), images(8), passes=0)

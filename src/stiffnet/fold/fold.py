@@ -137,10 +137,13 @@ def _nothing(model: nn.Module, refused: list[Refused], *, fuse: bool) -> str:
     if refused:
         first = f"{refused[0].name!r}: {refused[0].reason}"
         more = f", and {len(refused) - 1} more like it" if len(refused) > 1 else ""
-        return (
-            f"Nothing in {name} can be folded ({first}{more}). Train it with `stiffnet.asr(...)`, "
-            "or hold its attention constant with `stiffnet.freeze_attention`."
+        advice = (
+            "Train it with `stiffnet.asr(...)`, or hold its attention constant with "
+            "`stiffnet.freeze_attention`."
+            if any("depends on the input" in item.reason for item in refused)
+            else "It stays as it is."
         )
+        return f"Nothing in {name} can be folded ({first}{more}). {advice}"
     also = "" if fuse else "; `fuse=True` would merge its norms"
     return (
         f"Nothing in {name} can be folded: no constant gate is attached and no branches are left, "

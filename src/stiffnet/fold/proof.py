@@ -28,7 +28,7 @@ from stiffnet.network.deployed import Change
 from stiffnet.trajectory.batch import resized
 
 SAMPLES = 2  # of the example on which a pass is read; verified on all of it
-OTHERS = 3  # samples of another size
+OTHERS = 1  # samples of another size: code may also go by whether there is one
 LARGER = (1, 32)
 """Pixels by which images of another size are larger: an odd number of them changes how pools and
 strided layers end at the border, and some networks take multiples of 32 only."""
@@ -104,17 +104,18 @@ class Proof:
         advice = _advice(changes, self._dtype)
         errors = []
         for example, outcome in self._exactly:
+            on = "" if example is self.small else " on a single image of another size"
             wanted = {place: outcome.values[place] for place in (*unchanged(folded, work), OUTPUT)}
             expected = comparable(Outcome(wanted), type(self.given).__name__)
             try:
-                errors.append(compare(expected, work, *example, advice=advice))
+                errors.append(compare(expected, work, *example, advice=advice, on=on))
             except DifferenceError:
                 places = before_choice(self.exact, *example)
                 if not all(any(_is_in(item.name, place) for place in places) for item in folded):
                     raise
                 inside = ran(self.exact, *example, places).values
                 before = Outcome({place: inside[place] for place in places})
-                errors.append(compare(before, work, *example, advice=advice))
+                errors.append(compare(before, work, *example, advice=advice, on=on))
         return max(errors) if self._dtype == torch.float64 else None
 
     def _before_choice(self, work: nn.Module, folded: Sequence[Folded]) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ def _containers(model: nn.Module) -> list[str]:
 
 
 def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[tuple[Example, Outcome]]:
-    """Return the example in another size, and of more samples, if the network takes any."""
+    """Return one sample of the example, in another size if the network takes any."""
     for more in (*LARGER, 0):
         grow = partial(_larger, more=more)
         other = mapped(resized(args, OTHERS), grow), mapped(resized(kwargs, OTHERS), grow)

@@ -88,7 +88,13 @@ def comparable(outcome: Outcome, name: str) -> Outcome:
 
 
 def compare(
-    expected: Outcome, made: nn.Module, args: Any, kwargs: Any, *, advice: str = "report it"
+    expected: Outcome,
+    made: nn.Module,
+    args: Any,
+    kwargs: Any,
+    *,
+    advice: str = "report it",
+    on: str = "",
 ) -> float:
     """Run a folded network, and return the scaled error of what it and its modules give.
 
@@ -98,6 +104,7 @@ def compare(
         args: What to run it on.
         kwargs: The same, by name.
         advice: What else to do if they differ.
+        on: What they were run on, for the message, if not on the example.
 
     Raises:
         DifferenceError: If they differ by more than rounding.
@@ -126,8 +133,8 @@ def compare(
     if not errors[worst] <= tolerance(dtype):
         raise DifferenceError(
             f"The folded {name} differs from the original by {errors[worst]:.1e} of its largest "
-            f"output{f' in {worst}' if worst else ''}, in {_plain(dtype)}. Nothing was changed; "
-            f"{advice}."
+            f"output{f' in {worst}' if worst else ''}, in {_plain(dtype)}{on}. Nothing was "
+            f"changed; {advice}."
         )
     return errors[worst]
 
