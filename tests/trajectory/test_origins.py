@@ -177,21 +177,32 @@ class Positions(nn.Module):
         return self.table(torch.arange(x.shape[1]).expand(len(x), -1))
 
 
+class Table(nn.Embedding):
+    """The same as one module, in the style of BART."""
+
+    def __init__(self):
+        super().__init__(16, 8)
+
+    def forward(self, x):
+        return super().forward(torch.arange(x.shape[1]).expand(len(x), -1))
+
+
 class Learned(nn.Module):
-    def __init__(self, words=False):
+    def __init__(self, positions, words=False):
         super().__init__()
         self.words = nn.Embedding(16, 8) if words else nn.Identity()
-        self.positions, self.layer = Positions(), nn.Linear(8, 8)
+        self.positions, self.layer = positions, nn.Linear(8, 8)
 
     def forward(self, x):
         x = self.words(x) + self.positions(x)
         return x + self.layer(x).relu()
 
 
-def test_positions_are_no_step():
-    [step] = steps(Learned(), torch.rand(2, 5, 8))
+@pytest.mark.parametrize("positions", [Positions, Table])
+def test_positions_are_no_step(positions):
+    [step] = steps(Learned(positions()), torch.rand(2, 5, 8))
     assert step.branch == ("layer",)
-    [step] = steps(Learned(words=True), torch.randint(16, (2, 5)))
+    [step] = steps(Learned(positions(), words=True), torch.randint(16, (2, 5)))
     assert step.branch == ("layer",)
 
 
