@@ -53,8 +53,8 @@ LINEAR = SAME_VALUES | frozenset((
     "concat", "stack", "chunk", "split", "tensor_split", "unbind", "__getitem__", "narrow",
     "select", "index_select", "interpolate", "upsample", "pixel_shuffle", "pixel_unshuffle",
     "roll", "fold", "unfold", "flip", "rot90", "cumsum", "channel_shuffle", "repeat",
-    "repeat_interleave", "gather", "convolution", "native_batch_norm", "slice", "alias",
-    "_to_copy", "_unsafe_view", "_adaptive_avg_pool2d", "_native_batch_norm_legit_no_training",
+    "repeat_interleave", "gather", "convolution", "_convolution", "native_batch_norm", "slice",
+    "alias", "_to_copy", "_unsafe_view", "_adaptive_avg_pool2d", "_native_batch_norm_legit_no_training",
 ))  # fmt: skip
 """Functions that are linear (or affine) in what they are given, with evaluation statistics."""
 

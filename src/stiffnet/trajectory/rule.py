@@ -308,7 +308,7 @@ def _weight_between(start: Node, end: Node) -> int:
 
 WEIGHTED = frozenset((
     "call", "conv1d", "conv2d", "conv3d", "linear", "matmul", "einsum", "bmm", "__matmul__",
-    "convolution", "mm", "addmm", "baddbmm",
+    "convolution", "_convolution", "mm", "addmm", "baddbmm",
 ))  # fmt: skip
 
 
