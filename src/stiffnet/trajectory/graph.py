@@ -54,7 +54,8 @@ LINEAR = SAME_VALUES | frozenset((
     "select", "index_select", "interpolate", "upsample", "pixel_shuffle", "pixel_unshuffle",
     "roll", "fold", "unfold", "flip", "rot90", "cumsum", "channel_shuffle", "repeat",
     "repeat_interleave", "gather", "convolution", "_convolution", "native_batch_norm", "slice",
-    "alias", "_to_copy", "_unsafe_view", "_adaptive_avg_pool2d", "_native_batch_norm_legit_no_training",
+    "alias", "_to_copy", "_unsafe_view", "_adaptive_avg_pool2d",
+    "_native_batch_norm_legit_no_training",
 ))  # fmt: skip
 """Functions that are linear (or affine) in what they are given, with evaluation statistics."""
 
