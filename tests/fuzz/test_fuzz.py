@@ -10,8 +10,9 @@ from fuzz.verdicts import WRONG
 CASES = 200
 AT_ONCE = 50
 SHOWN = 2  # sources of networks that a law does not hold on
-LEAST = {"measure": 0.9, "attach": 0.6, "fold": 0.3}
-"""Share of the networks on which a law is seen to hold: refusing everything would be easy."""
+LEAST = {"measure": 0.9, "attach": 0.5, "fold": 0.2}
+"""Share of fifty networks on which a law is seen to hold: refusing everything would be easy. Some
+have no source, and some are sequence-first, which `attach` refuses by design."""
 
 
 @pytest.mark.parametrize("first", range(0, CASES, AT_ONCE))

@@ -386,3 +386,68 @@ def test_an_example_that_does_not_fit_is_refused_with_the_reason():
         steps(known_rates(1.0), torch.rand(2, 5, dtype=torch.float64))
     with pytest.raises(StepError, match="example batch is empty"):
         steps(known_rates(1.0), torch.rand(0, 6))
+
+
+class AddEither(nn.Module):
+    """Only adds, as some networks' shortcut modules do; the rate comes first or second."""
+
+    def __init__(self, rate_first: bool) -> None:
+        super().__init__()
+        self.rate_first = rate_first
+
+    def forward(self, x, y):
+        return y + x if self.rate_first else x + y
+
+
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("rate_first", [False, True])
+def test_a_module_that_only_adds_is_given_the_state_and_the_rate_in_any_order(
+    rate_first, projected
+):
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rate = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Conv2d(3, 3, 1))
+            self.short = nn.Conv2d(3, 3, 1) if projected else nn.Identity()
+            self.add = AddEither(rate_first)
+
+        def forward(self, x):
+            return self.add(self.short(x), self.rate(x))
+
+    [step] = steps(Block(), torch.rand(2, 3, 6, 6))
+    assert step.state_at.operand == int(rate_first)
+    assert step.identity == (not projected)
+
+
+def test_a_gate_that_reads_the_state_leaves_both_steps_of_one_sum():
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.f = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU())
+            self.g = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU())
+
+        def gate(self, rate, state):
+            return rate * (rate + state).mean((2, 3), keepdim=True).sigmoid()
+
+        def forward(self, x):
+            first = x + self.gate(self.f(x), x)
+            return first + self.gate(self.g(x), first)
+
+    found = steps(Block(), torch.rand(2, 3, 6, 6))
+    assert [(step.name, step.branch) for step in found] == [("", ("f",)), ("#1", ("g",))]
+    assert all(step.rate_at.kind == "mul" for step in found)
+
+
+@pytest.mark.parametrize("same", [torch.positive, nn.functional.dropout2d, lambda y: +y])
+def test_a_gate_is_seen_behind_what_leaves_values_as_they_are(same):
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.f = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU())
+
+        def forward(self, x):
+            rate = self.f(x)
+            return x + same(rate * rate.mean((2, 3), keepdim=True))
+
+    [step] = steps(Block().eval(), torch.rand(2, 3, 6, 6))
+    assert step.rate_at.kind == "mul"

@@ -42,7 +42,8 @@ SAME_VALUES = frozenset((
     "clone", "contiguous", "detach", "dropout", "flatten", "float", "half", "bfloat16", "double",
     "movedim", "permute", "reshape", "squeeze", "swapaxes", "t", "to", "transpose", "type",
     "type_as", "unflatten", "unsqueeze", "view", "view_as", "reshape_as", "cpu",
-    "cuda", "expand", "expand_as", "feature_dropout",
+    "cuda", "expand", "expand_as", "feature_dropout", "dropout1d", "dropout2d", "dropout3d",
+    "alpha_dropout", "feature_alpha_dropout", "positive", "__pos__",
 ))  # fmt: skip
 """Functions that keep the numbers and at most rearrange them."""
 
@@ -305,6 +306,14 @@ class Watch(ModuleStack):
         if self._below is not None:
             self._below.__exit__(*error)
         super().__exit__(*error)
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        with torch._C.DisableTorchFunction():  # what this code reads of tensors is not the model's
+            super()._enter(module, args)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        with torch._C.DisableTorchFunction():
+            super()._leave(module, args, output)
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Open a frame, and name its arguments."""

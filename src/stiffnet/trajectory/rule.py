@@ -185,6 +185,7 @@ def _identity(total: Node, left: Node, right: Node) -> _Verdict | None:
 
 def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
     """The state is an argument of the module, the rate was computed from another one."""
+    found = []
     for operand, (state, rate) in enumerate(((left, right), (right, left))):
         root = _stream(state)[-1]
         if root.op != "argument" or root.outer is None:
@@ -194,20 +195,42 @@ def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
             if node.op == "argument" and node.outer is not None and node is not root
             and (node is rate or _precedes(node, rate))
         ]  # fmt: skip
-        relations = {_relation(root.outer, source.outer) for source in sources if source.outer}
+        given = _same_values(rate)
+        relations = {
+            _relation(root.outer, source.outer, given=source is given)
+            for source in sources
+            if source.outer
+        }
         if relations - {None}:
-            return _Verdict(operand, "identity" in relations, (root, *sources))
-    return None
+            found.append(_Verdict(operand, "identity" in relations, (root, *sources)))
+    return next((verdict for verdict in found if verdict.identity), found[0] if found else None)
 
 
-def _relation(state: Node, source: Node) -> str | None:
-    """How an argument called the state relates to the argument that the rate came from."""
+def _same_values(node: Node) -> Node:
+    while node.op in SAME_VALUES:
+        node = node.inputs[0]
+    return node
+
+
+def _relation(state: Node, source: Node, *, given: bool) -> str | None:
+    """How an argument called the state relates to the argument that the rate came from.
+
+    Args:
+        state: In the code that calls the module.
+        source: In that code.
+        given: The source is the rate itself, as in a module that only adds; then the state must be
+            the plainer of both.
+    """
     while state.frame is source.frame:
         for root in _stream(state):
             if root is source or (_precedes(root, source) and _is_branch(root, source)):
                 return "identity"
-        if _fork(state, source) is not None:
-            return "projection"
+        fork = _fork(state, source)
+        if fork is not None:
+            plainer = fork is not source and (
+                _weight_between(fork, state) < _weight_between(fork, source)
+            )
+            return "projection" if plainer or not given else None
         if state.op != "argument" or source.op != "argument":
             return None
         if state.outer is None or source.outer is None:
@@ -218,7 +241,7 @@ def _relation(state: Node, source: Node) -> str | None:
 
 def _projection(total: Node, left: Node, right: Node) -> _Verdict | None:
     """Both operands leave one value on separate ways; the plainer way is the shortcut."""
-    if _only_feeds_a_sum(total):
+    if _next_sum(total) is not None:
         return None
     fork = _fork(left, right)
     if fork is None or fork in (left, right) or not fork.floating:
@@ -326,10 +349,9 @@ def _is_the_way_on(total: Node, verdict: _Verdict, later: _Steps) -> bool:
     All those to results that the sum reaches; or, where the state was made in the same code, all
     those to a later step that begins at the sum. A sum of several non-linear ways needs the first.
     """
-    if _only_feeds_a_sum(total):
-        [consumer] = _consumers(total)
-        if _is_the_way_on(consumer, verdict, later):
-            return True
+    consumer = _next_sum(total)
+    if consumer is not None and _is_the_way_on(consumer, verdict, later):
+        return True
     around = set(verdict.origin) - {total}
     for node in total.frame.nodes:
         if node is not total and not around.isdisjoint(node.inputs):
@@ -345,18 +367,23 @@ def _is_the_way_on(total: Node, verdict: _Verdict, later: _Steps) -> bool:
     )
 
 
-def _consumers(node: Node) -> list[Node]:
-    return [n for n in node.frame.nodes if node in n.inputs]
-
-
-def _only_feeds_a_sum(node: Node) -> bool:
-    consumers = _consumers(node)
-    return (
-        len(consumers) == 1
-        and consumers[0].op in ADDITIONS
-        and consumers[0].shape == node.shape
-        and node not in node.frame.returned
-    )
+def _next_sum(node: Node) -> Node | None:
+    """The sum that a value goes into, if it goes nowhere else but into the gates of that sum."""
+    consumers = [n for n in node.frame.nodes if node in n.inputs]
+    if node in node.frame.returned:
+        return None
+    for total in consumers:
+        if total.op not in ADDITIONS or total.shape != node.shape:
+            continue
+        others = [n for n in consumers if n is not total]
+        rate = next((n for n in total.operands if n is not None and n is not node), None)
+        if not others or (
+            rate is not None
+            and not _precedes(node, _before_gates(rate))
+            and all(_reaches(n, rate) for n in others)
+        ):
+            return total
+    return None
 
 
 def _describe(total: Node, verdict: _Verdict) -> Found:
