@@ -3,11 +3,14 @@
 import copy
 
 import pytest
+import timm
 import torch
+import torchvision
 
 from network.attach_cases import FAST, SWEEP, anatomy, images, network, scaled
 from stiffnet.network.attach import attach, attached, detach
 from tolerances import RTOL
+from trajectory.families import TIMM, TORCHVISION
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 
@@ -52,6 +55,22 @@ def holds(case, module):
 @pytest.mark.parametrize("case", FAST, ids=lambda case: case.label)
 def test_a_family_takes_a_module_and_gives_it_back(case, module):
     holds(case, module)
+
+
+SHARED = {"coat_tiny": 56}  # position encodings that several blocks share, with one gate for all
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [*TIMM, *TORCHVISION], ids=lambda family: family.model)
+def test_every_family_with_steps_takes_modules(family):
+    with torch.device("meta"):
+        create = torchvision.models.get_model if family in TORCHVISION else timm.create_model
+        model, x = create(family.model).eval(), torch.rand(2, 3, family.size, family.size)
+    keys = list(model.state_dict())
+    attach(model, "se", example=x)
+    assert len(attached(model)) == SHARED.get(family.model, family.steps)
+    attach(model, "stepnet", example=x)
+    assert list(detach(model).state_dict()) == keys
 
 
 @pytest.mark.slow

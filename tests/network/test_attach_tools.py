@@ -12,6 +12,7 @@ from torch import fx, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from network.attach_cases import images, network, of_timm, of_torchvision, scaled
+from stiffnet.errors import StepError
 from stiffnet.network.attach import attach, attached, detach
 from tolerances import RTOL
 
@@ -77,6 +78,33 @@ def test_an_attached_network_is_scripted(name):
         scripted = torch.jit.script(model)
         with torch.no_grad():
             assert scaled(scripted(x), model(x)) <= RTOL["batch32"], module
+
+
+class Dropping(nn.Module):
+    """Stochastic depth on a way of its own, as EfficientViT has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.drop = nn.Conv2d(3, 3, 3, padding=1), 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training and self.drop > 0:
+            keep = torch.rand(x.size(0), 1, 1, 1).ge_(self.drop).div(1 - self.drop)
+            return x + self.conv(x).relu() * keep
+        return x + self.conv(x).relu()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_code_with_another_way_is_scripted_and_that_way_refused_there_too():
+    model, x = Dropping(), torch.rand(2, 3, 6, 6)
+    attach(model, "se", example=x)
+    scripted = torch.jit.script(model)
+    assert scaled(scripted(x), model(x)) <= RTOL["batch32"]
+    model.drop = 0.5
+    with pytest.raises(StepError, match="takes another way in this call"):
+        model(x)
+    with pytest.raises(torch.jit.Error, match="a step where no module was attached"):
+        torch.jit.script(model)(x)
 
 
 @pytest.mark.parametrize("case", [TINY["convnext"], TINY["vit"]], ids=lambda case: case.label)

@@ -142,7 +142,7 @@ def test_other_ways_are_watched():
     after = """
         n = 1 + 2
         if self.training:
-            n = n + self.not_elsewhere(1, n)
+            n = n + 1
             return x + self.not_elsewhere(f, x)
         elif n:
             return f + self.not_elsewhere(g(x), f)

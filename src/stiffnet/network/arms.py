@@ -22,7 +22,13 @@ def other_ways(method: Method, nodes: Sequence[ast.AST]) -> list[ast.expr | ast.
             inside = [part for root in way for part in ast.walk(root)]
             if given.isdisjoint(inside):
                 found.extend(inside)
-    return [addition for addition in method.additions if addition in found]
+    return [node for node in method.additions if node in found and not _of_a_number(node)]
+
+
+def _of_a_number(node: ast.expr | ast.stmt) -> bool:
+    """Whether one side of a sum is written down as a number or text, and so is no tensor."""
+    sides = (getattr(node, name, None) for name in ("left", "right", "value"))
+    return any(isinstance(side, ast.Constant) for side in sides)
 
 
 def _alternatives(method: Method, node: ast.AST) -> Iterator[Code]:
