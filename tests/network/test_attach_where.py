@@ -304,5 +304,8 @@ def test_iebn_goes_into_the_branches_of_chosen_steps():
     assert places(model)[-2:] == ["layer3.0.bn1", "layer3.0.bn2"]
     with pytest.raises(StepError, match="No norm of CifarResNet is called 'conv1'"):
         attach(model, "iebn", where="conv1", example=x)
+    attach(model, "iebn", example=x)
+    with pytest.raises(StepError, match="Every batch norm of CifarResNet is replaced already"):
+        attach(model, "iebn", example=x)
     with pytest.raises(StepError, match="ConvNeXt has no batch norm to replace"):
         attach(timm.create_model("convnext_atto", depths=(1, 1, 1, 1), dims=(4, 4, 4, 4)), "iebn")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from stiffnet.data import open_splits
 from stiffnet.errors import (
@@ -19,7 +19,7 @@ from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attached
 from stiffnet.network.folded import write_folded
 from stiffnet.network.folder import read_folder
-from stiffnet.network.load import open_model
+from stiffnet.network.load import create_model, open_model
 from stiffnet.train.checkpoint import checkpoints
 from stiffnet.train.folder import RunFolder
 from stiffnet.train.reading import build_recipe
@@ -67,6 +67,16 @@ def checkpoints_of(run):
 
 def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def test_names_that_were_changed_in_a_weights_file_are_told(tmp_path):
+    state = create_model("resnet20_cifar", num_classes=10).state_dict()
+    theirs = {name.replace("shortcut", "downsample"): value for name, value in state.items()}
+    save_file({k: v.contiguous() for k, v in theirs.items()}, tmp_path / "theirs.safetensors")
+    listener = Listener()
+    recipe = replace(TINY, weights=str(tmp_path / "theirs.safetensors"), epochs=1)
+    run(recipe, tmp_path / "run", audience=listener)
+    assert any("downsample to shortcut" in text for text in listener.notes)
 
 
 def test_everybody_hears_the_same_story(tmp_path):

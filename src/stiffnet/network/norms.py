@@ -47,6 +47,8 @@ def replace_norms(
         model(*args, **kwargs)
     norms = [_Norm(name) for name in replaceable_norms(model, watch.frames, found)]
     network = type(model).__name__
+    if not norms and replaced_norms(model):
+        raise StepError(f"Every batch norm of {network} is replaced already. Detach first.")
     if not norms:
         raise StepError(f"{network} has no batch norm to replace. Use 'ie' on its steps instead.")
     if callable(where):

@@ -150,6 +150,9 @@ def run(
         if found.finished is not None:
             return Result(folder, found.finished, fabric.global_rank)
         lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
+        if "renamed" in loaded.made_by:
+            names = loaded.made_by["renamed"]
+            audience.note(f"names in the weights file were changed to fit: {names}.")
         lesson = _looked_through(lesson, loaded.model, fabric, recipe, machinery, audience)
         about = replace(about, identity=same_on_all_ranks(fabric, lesson))
         trainee = make_trainee(recipe, loaded.model, fabric)
