@@ -438,7 +438,9 @@ def test_a_gate_that_reads_the_state_leaves_both_steps_of_one_sum():
     assert all(step.rate_at.kind == "mul" for step in found)
 
 
-@pytest.mark.parametrize("same", [torch.positive, nn.functional.dropout2d, lambda y: +y])
+@pytest.mark.parametrize(
+    "same", [torch.positive, nn.functional.dropout2d, lambda y: +y, lambda y: sum([y])]
+)
 def test_a_gate_is_seen_behind_what_leaves_values_as_they_are(same):
     class Block(nn.Module):
         def __init__(self) -> None:

@@ -377,6 +377,8 @@ class Watch(ModuleStack):
             values = tuple(tensors_in((args, kwargs)))
         operands = tuple(frame.find(v) if isinstance(v, Tensor) else None for v in values)
         self._note_origins(frame, name, (args, kwargs), result, inputs)
+        if name == "add" and any(type(value) in (int, float) and value == 0 for value in values):
+            name = "positive"  # ``sum([x, y])`` begins at 0
         if not inputs:
             return
         for tensor in tensors_in(result):
