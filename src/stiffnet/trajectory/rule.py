@@ -14,16 +14,14 @@ that state, whose sum is what the module's code goes on with. Three questions de
    RepViT train them, is a single convolution in disguise and no step.
 """
 
-import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
 
 from stiffnet.errors import StepError
-from stiffnet.trajectory.graph import ADDITIONS, FUSED, SAME_VALUES, SCALINGS, Frame, Node
+from stiffnet.trajectory.gating import before_gates, gates
+from stiffnet.trajectory.graph import ADDITIONS, FUSED, SAME_VALUES, Frame, Node
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,9 @@ def residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, Found]]:
         StepError: If one is made, or its rate is scaled, in code that cannot be watched again.
     """
     for frame in frames:
-        verdicts = _verdicts(frame)
-        _refuse_fused(frame, verdicts)
-        for total, verdict in verdicts:
+        found = verdicts(frame)
+        _refuse_fused(frame, found)
+        for total, verdict in found:
             if total.number >= 0:
                 yield total.time, _describe(total, verdict)
             elif not isinstance(frame.module, torch.jit.ScriptModule):  # see `opaque_blocks`
@@ -93,7 +91,7 @@ def passed_over(frames: Iterable[Frame]) -> list[str]:
     """
     places = []
     for frame in frames:
-        found = _verdicts(frame)
+        found = verdicts(frame)
         for node in frame.nodes if found or frame.parent is None else ():  # not NASNet's cells
             if node.op in ADDITIONS and node.floating and all(node is not t for t, _ in found):
                 left, right = node.operands if len(node.operands) == 2 else (None, None)
@@ -123,7 +121,7 @@ class _Verdict:
 _Steps = list[tuple[Node, _Verdict]]
 
 
-def _verdicts(frame: Frame) -> _Steps:
+def verdicts(frame: Frame) -> _Steps:
     """The additions of one frame that are steps, the last one first."""
     found: _Steps = []
     while True:  # a projection may be known by another step in the same code
@@ -169,7 +167,7 @@ def _without_reading(rate: Node, state: Node) -> Node:
 
     Such a gate must not make a branch that left the network elsewhere one that left at the state.
     """
-    plain = _before_gates(rate)
+    plain = before_gates(rate)
     reads = _precedes(state, rate) and plain is not state and not _precedes(state, plain)
     return plain if reads else rate
 
@@ -379,7 +377,7 @@ def _next_sum(node: Node) -> Node | None:
         rate = next((n for n in total.operands if n is not None and n is not node), None)
         if not others or (
             rate is not None
-            and not _precedes(node, _before_gates(rate))
+            and not _precedes(node, before_gates(rate))
             and all(_reaches(n, rate) for n in others)
         ):
             return total
@@ -390,7 +388,7 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
     state, rate = total.operands[verdict.state_operand], total.operands[1 - verdict.state_operand]
     assert state is not None
     assert rate is not None
-    gated = list(_gates(rate))
+    gated = list(gates(rate))
     for product, _ in gated:
         if product.number < 0:
             raise StepError(
@@ -406,7 +404,7 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
         assert source is not None
         site = (product.frame.path, "mul", product.number, operand)
         rate_shape = source.shape
-    plain = _before_gates(rate)
+    plain = before_gates(rate)
     ways = [node for origin in verdict.origin for node in _between(origin, plain)]
     if not ways:  # nothing but a gate
         ways = [node for origin in verdict.origin for node in _between(origin, rate)]
@@ -426,98 +424,3 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
         rate_shape=rate_shape,
         total=total,
     )
-
-
-def _gates(rate: Node) -> Iterator[tuple[Node, int]]:
-    """Products that scale the branch just before the addition, outermost first.
-
-    A gate multiplies with a constant, a parameter, a value with fewer entries, or one that was
-    pooled, which on a map of one pixel has as many. Modules are looked into, so SE, LayerScale or a
-    scale in the block's own code are all found; norms are not.
-    """
-    node: Node | None = rate
-    while node is not None:
-        if node.op in SAME_VALUES:
-            node = node.inputs[0]
-        elif node.op in SCALINGS:
-            operand = _scaled_operand(node)
-            if operand is None:
-                return
-            yield node, operand
-            node = node.operands[operand]
-        elif node.op == "call" and node.called is not None and not _is_norm(node.called.module):
-            node = node.inner
-        elif node.op == "argument":
-            node = node.outer
-        else:
-            return
-
-
-def _before_gates(rate: Node) -> Node:
-    """What the gates of a rate scale, as far as the code that adds has a value for it."""
-    plain = rate
-    for product, operand in _gates(rate):
-        source = product.operands[operand]
-        while source is not None and source.frame is not rate.frame:
-            if source.op in SAME_VALUES:
-                source = source.inputs[0]
-            else:
-                source = source.outer if source.op == "argument" else None
-        plain = source or plain
-    return plain
-
-
-def _scaled_operand(product: Node) -> int | None:
-    if len(product.operands) != 2:
-        return None
-    sizes = [0 if n is None else _size(n) for n in product.operands]
-    if sizes[0] == sizes[1]:
-        sizes = [int(n is not None and not n.pooled) for n in product.operands]
-    if sizes[0] == sizes[1]:
-        return None
-    scaled = sizes.index(max(sizes))
-    node = product.operands[scaled]
-    if node is None or node.shape != product.shape:
-        return None
-    return None if scaled == 1 and product.op not in ("mul", "mul_") else scaled
-
-
-def _size(node: Node) -> int:
-    while node.op in ("expand", "expand_as", "unsqueeze", "view", "reshape"):
-        node = node.inputs[0]
-    return math.prod(node.shape)
-
-
-def _is_norm(module: nn.Module) -> bool:
-    return "norm" in type(module).__name__.lower()
-
-
-def opaque_blocks(frames: list[Frame]) -> Iterator[tuple[int, Found]]:
-    """Blocks whose code cannot be watched (TorchScript): read by what goes in and comes out.
-
-    Such a block counts as a step where it stands among siblings of its kind, keeps the shape and,
-    as far as its operators show, adds one rate to its state.
-
-    Raises:
-        StepError: If the operators of such a module show steps that cannot be read so.
-    """
-    opaque = [f for f in frames if isinstance(f.module, torch.jit.ScriptModule) and f.parent]
-    kinds = Counter((f.parent, f.module.original_name) for f in opaque)
-    calls: Counter[str] = Counter()
-    for frame in opaque:
-        entered = [node.shape for node in frame.nodes if node.op == "argument"]
-        inside = len(_verdicts(frame))
-        number = calls[frame.path]
-        calls[frame.path] += 1
-        repeated = kinds[frame.parent, frame.module.original_name] > 1
-        readable = repeated and entered[:1] == frame.result_shapes[:1] != []
-        if inside > 1 or (inside and not readable):
-            raise StepError(
-                f"{frame.path!r} is TorchScript and has {inside} step{'s' if inside > 1 else ''} "
-                "that cannot be watched. Measure the plain Python module that it was made from."
-            )
-        if readable and (inside or not frame.returned):
-            yield frame.nodes[0].time, Found(
-                frame.path, "block", number, 0, entered[0], True, (frame.path,), (),
-                (frame.path, "block", number, 1), entered[0],
-            )  # fmt: skip

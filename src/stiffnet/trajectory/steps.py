@@ -10,8 +10,9 @@ from torch import nn
 from stiffnet.errors import StepError
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.graph import Watch, tensors_in
+from stiffnet.trajectory.opaque import opaque_blocks
 from stiffnet.trajectory.origins import StrangeSum
-from stiffnet.trajectory.rule import Found, opaque_blocks, passed_over, residual_additions
+from stiffnet.trajectory.rule import Found, passed_over, residual_additions
 from stiffnet.trajectory.stages import begins_a_stage
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
 
