@@ -175,6 +175,9 @@ def _socket(
     if group.repeated:
         spot = Spot(spot.depth, spot.method, spot.kind, spot.number, spot.operand, EVERY)
     shape = met[at].shapes[spot.operand]
+    larger = grown.get(at)
+    if larger is not None and larger.lines != met[at].lines:  # the code went another way there
+        larger = None
     return Socket(
         name=step.name,
         block=step.module,
@@ -182,7 +185,7 @@ def _socket(
         nth=group.nth,
         group=step.stage,
         shape=shape,
-        axis=_axis(model, step, shape, grown.get(at)),
+        axis=_axis(model, step, shape, larger),
         spot=spot,
         numbers=tuple(other.increment_at.number for other in group.steps),
         step=step,
