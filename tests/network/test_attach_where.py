@@ -222,8 +222,9 @@ CONV, LINEAR = nn.Conv2d(24, 24, 1), nn.Linear(24, 24)
         ((2, 49, 24), [nn.LayerNorm(24), nn.Linear(49, 49)], -1),  # an MLP over tokens
         ((2, 49, 24), [nn.Linear(49, 49)], -1),  # the same, and nothing else in the branch
         ((2, 24, 49), [nn.Conv1d(3, 24, 1)], 1),
-        ((2, 24, 24), [nn.Conv1d(3, 24, 1)], 1),
-        ((2, 24, 24), [nn.BatchNorm1d(24), LINEAR], -1),
+        ((2, 24, 24), [LINEAR], -1),
+        ((2, 24, 24), [nn.Conv1d(3, 24, 1)], None),
+        ((2, 24, 24), [nn.BatchNorm1d(24), LINEAR], None),
         ((2, 24, 24, 24, 24), [nn.ConvTranspose3d(3, 24, 1)], 1),
         ((2, 24, 24, 24), [CONV, CONV], 1),
         ((2, 24, 24, 24), [LINEAR], -1),
@@ -232,7 +233,9 @@ CONV, LINEAR = nn.Conv2d(24, 24, 1), nn.Linear(24, 24)
         ((2, 24, 7, 7), [CONV, nn.Linear(24, 7)], 1),
         ((2, 7, 7, 24), [LINEAR, nn.Conv2d(3, 7, 1)], -1),
         ((2, 48, 7, 7), [CONV, CONV], 1),  # GhostNet concatenates two halves
-        ((2, 48, 24, 24), [CONV, CONV], 1),  # the same, as wide as a half
+        ((2, 48, 24, 24), [CONV, CONV], None),  # the same, or a width that is permuted to the end
+        ((2, 12, 10, 24), [CONV], None),
+        ((2, 5, 24, 7, 7), [CONV], None),  # frames before channels
         ((2, 24, 4, 7, 7), [nn.Conv3d(3, 24, 1)], 1),
         ((2, 4, 7, 7, 24), [LINEAR], -1),
         ((2, 5, 7, 9), [LINEAR], None),

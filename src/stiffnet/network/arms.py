@@ -40,6 +40,8 @@ def _alternatives(method: Method, node: ast.AST) -> Iterator[Code]:
             yield from ([parent.body], [parent.orelse])
         elif isinstance(parent, ast.If) and node is not parent.test:
             yield from (parent.body, parent.orelse)
+        elif isinstance(parent, ast.Try) and node in parent.body:
+            yield from (handler.body for handler in parent.handlers)
         elif isinstance(parent, ast.match_case):
             match = method.parents[parent]
             assert isinstance(match, ast.Match)

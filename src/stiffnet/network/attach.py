@@ -15,7 +15,7 @@ from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.network.edits import Gate
 from stiffnet.network.example import example_for
-from stiffnet.network.gated import Gated, gates_of, put, take_out
+from stiffnet.network.gated import Gated, gates_of, keep_in_python, put, take_out
 from stiffnet.network.norms import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
 from stiffnet.network.proof import prove
@@ -113,7 +113,7 @@ def attach(
     try:
         for socket, gate in zip(sockets, gates, strict=True):
             block = model.get_submodule(socket.block)
-            block.add_module(socket.child, gate)
+            block.add_module(socket.child, keep_in_python(gate, block))
         for path, plan in plans.items():
             put(model.get_submodule(path), plan)
     except BaseException:  # an interrupt too: all or nothing

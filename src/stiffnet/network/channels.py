@@ -60,8 +60,8 @@ def steady_axis(shape: tuple[int, ...], grown: tuple[int, ...]) -> int | None:
     """
     if len(shape) < 3 or len(shape) != len(grown):
         return None
-    steady = [axis for axis in (1, -1) if shape[axis] == grown[axis]]
-    return steady[0] if len(steady) == 1 else None
+    steady = [axis for axis in range(1, len(shape)) if shape[axis] == grown[axis]]
+    return {1: 1, len(shape) - 1: -1}.get(steady[0]) if len(steady) == 1 else None
 
 
 def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | None:
@@ -69,8 +69,8 @@ def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | N
 
     Layers of one kind have their channels along one axis. Where a branch has both kinds, their
     widths say which axes can be the one. Tokens have their channels last, also where a linear layer
-    has mixed the tokens, and only convolutions along one axis have them first. Where both can be
-    the axis of a map, the others are its height and width, and images are mostly square.
+    has mixed the tokens. Where both can be the axis of a map, the others are its height and width,
+    and images are mostly square.
 
     Args:
         shape: Of the rate, batch axis first.
@@ -84,9 +84,12 @@ def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | N
     if len(shape) == 3 and fitting == [1]:
         return 1 if (1, shape[1]) in layers else -1
     if len(shape) == 3 and len(fitting) == 2:
-        return 1 if kinds == {1} else -1
-    if len(shape) > 3 and (kinds == {1} or (kinds == {-1} and -1 in fitting)):
-        return kinds.pop()
+        return -1 if kinds == {-1} else None
+    if len(shape) > 3 and kinds == {1}:  # GhostNet concatenates: its width is twice a layer's
+        joined = any(shape[1] % width == 0 for _, width in layers)
+        return 1 if 1 in fitting or (joined and not fitting) else None
+    if len(shape) > 3 and kinds == {-1} and -1 in fitting:
+        return -1
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     first, *between, last = shape[1:]

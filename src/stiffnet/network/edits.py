@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from stiffnet.network.arms import other_ways
-from stiffnet.network.source import Method, Place, Unreadable, begin, enclosing, stop
+from stiffnet.network.source import (
+    Method,
+    Place,
+    Unreadable,
+    begin,
+    enclosing,
+    lines_of,
+    stop,
+)
 
 Kind = Literal["addition", "result", "argument"]
 
@@ -90,7 +98,7 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
     Raises:
         Unreadable: If a call cannot be put where it should be.
     """
-    text = _Text([line.encode() for line in method.text.splitlines(keepends=True)])
+    text = _Text([line.encode() for line in lines_of(method.text)])
     by_spot: dict[tuple[Kind, int, int], list[Gate]] = defaultdict(list)
     for gate in gates:
         by_spot[gate.spot.kind, gate.spot.number, gate.spot.operand].append(gate)
@@ -373,3 +381,5 @@ def _watch(text: _Text, method: Method, node: ast.expr | ast.stmt) -> None:
         else:
             state = node.left.id if isinstance(node.left, ast.Name) else "None"
             text.wrap(*right, f"{owner}.not_elsewhere(", f", {state})")
+    else:
+        text.wrap(text.at(begin(node)), end, f"{owner}.not_elsewhere(", ")")

@@ -90,6 +90,20 @@ def _refuse_elsewhere(block: Any, rate: Any, state: Any) -> None:
         )
 
 
+def keep_in_python(gate: nn.Module, block: nn.Module) -> nn.Module:
+    """Keep torch's own encoder layer from running fused, without its gates, in evaluation.
+
+    It does so unless one of its children has a hook; a gate goes away with its own.
+    """
+    if isinstance(block, nn.TransformerEncoderLayer):
+        gate.register_forward_hook(_nothing)
+    return gate
+
+
+def _nothing(module: nn.Module, args: Any, result: Any) -> None:
+    """Do nothing: it is there."""
+
+
 _MADE: WeakValueDictionary[tuple[type, Plan], type] = WeakValueDictionary()
 
 
@@ -104,7 +118,13 @@ def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, typ
     plan = replace(plan, sources=tuple(_digest(method.text) for method in methods))
     made = _MADE.get((original, plan))
     if made is None:
-        made = _MADE[original, plan] = _subclass(original, plan, methods)
+        try:
+            made = _MADE[original, plan] = _subclass(original, plan, methods)
+        except (SyntaxError, TypeError, ValueError, RecursionError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise Unreadable(
+                f"no subclass with changed code can be made of it ({reason})"
+            ) from error
     return plan, made
 
 

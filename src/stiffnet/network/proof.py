@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.network.edits import EVERY, Gate, Spot
-from stiffnet.network.gated import gates_of, put
+from stiffnet.network.gated import gates_of, keep_in_python, put
 from stiffnet.network.source import Unreadable
 from stiffnet.trajectory.graph import tensors_in
-from stiffnet.trajectory.places import Places
+from stiffnet.trajectory.places import Line, Places
 from stiffnet.trajectory.wrappers import plain_run
 
 Number = tuple[str, int]
@@ -59,11 +59,23 @@ def prove(
         try:
             with watch:
                 result = model(*args, **kwargs)
+            calls = [len(probe.calls) for probe in probes]
+            again = model(*args, **kwargs)  # as it runs when nobody watches
+            ways = _other_ways_in_training(model, watch, probes, args, kwargs)
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise Unreadable(f"its code does not run with a module in it ({reason})") from error
+    if ways:
+        raise Unreadable(f"in training it adds elsewhere, without the module ({ways[0]})")
+    if [len(probe.calls) for probe in probes] != [2 * count for count in calls]:
+        raise Unreadable("its code goes another way, without the module, when it is not watched")
+    for probe, count in zip(probes, calls, strict=True):
+        del probe.calls[count:]
+        if probe.spot.kind != "addition" and count != watch.calls(probe.block):
+            raise Unreadable("its code runs its children one by one, and the module with them")
     turns = _turns(probes, watch.added)
-    if not agree(expected, list(tensors_in(result))):
+    results = (list(tensors_in(result)), list(tensors_in(again)))
+    if not all(agree(expected, found) for found in results):
         raise Unreadable(
             "its code also writes to the rate, or uses it elsewhere by another name, so that a "
             "module would change more than the step"
@@ -74,16 +86,46 @@ def prove(
     }
 
 
-@dataclass(eq=False)
-class _Probe:
-    """In the place of a gate: copies the rate."""
+def _other_ways_in_training(
+    model: nn.Module, watch: "_Watched", probes: "list[_Probe]", args: Any, kwargs: Any
+) -> list[Line]:
+    """Where blocks add in training, in calls in which no gate runs; none where they cannot run.
 
-    block: str
-    spot: Spot
-    wanted: set[int]
-    calls: list[tuple[Tensor, Any, tuple[int, ...]]] = field(default_factory=list)
+    A block that is skipped, as stochastic depth does, adds nowhere.
+    """
+    counts = [len(probe.calls) for probe in probes]
+    training = _Watched(model, watch.wanted, probes=probes)
+    try:
+        with training:
+            model.train()
+            model(*args, **kwargs)
+    except Exception:  # it wants targets, say: what it does then shows when it is trained
+        return []
+    finally:
+        model.eval()
+        for probe, count in zip(probes, counts, strict=True):
+            del probe.calls[count:]
+    known = {(path, met.lines[0]) for (path, _), met in watch.met.items()}
+    gated = {(path, training.met[path, number].call) for path, number in training.added.values()}
+    return [
+        met.lines[0]
+        for (path, _), met in training.met.items()
+        if (path, met.lines[0]) not in known
+        and (path, met.call) not in gated
+        and len(set(met.shapes)) == 1
+        and len(met.shapes[0]) > 2
+    ]
 
-    def __call__(self, rate: Tensor, state: Any = None, turn: tuple[int, ...] = ()) -> Tensor:
+
+class _Probe(nn.Module):
+    """In the place of a gate, a child as it will be: copies the rate."""
+
+    def __init__(self, block: str, spot: Spot, wanted: set[int]) -> None:
+        super().__init__()
+        self.block, self.spot, self.wanted = block, spot, wanted
+        self.calls: list[tuple[Tensor, Any, tuple[int, ...]]] = []
+
+    def forward(self, rate: Tensor, state: Any = None, turn: tuple[int, ...] = ()) -> Tensor:
         copy = rate.clone()
         self.calls.append((copy, state, turn))
         return copy
@@ -106,8 +148,10 @@ def _probed(model: nn.Module, wishes: Mapping[str, list[Wish]]) -> Iterator[list
             for probed, (spot, group) in enumerate(by_spot.items()):
                 name = f"_probe_{probed}"
                 numbers = {number for wish in group for number in wish.numbers}
+                if len(group) > 1 and spot.loop is None:
+                    raise Unreadable(_SEVERAL)
                 probes.append(_Probe(path, spot, numbers))
-                block.__dict__[name] = probes[-1]
+                block._modules[name] = keep_in_python(probes[-1], block)
                 names.append((path, name))
                 with_state = any(wish.gate.with_state for wish in group)
                 gates.append(Gate(name, 0, spot, with_state))
@@ -115,7 +159,7 @@ def _probed(model: nn.Module, wishes: Mapping[str, list[Wish]]) -> Iterator[list
         yield probes
     finally:
         for path, name in names:
-            model.get_submodule(path).__dict__.pop(name, None)
+            model.get_submodule(path)._modules.pop(name, None)
         for path, kind in classes.items():
             model.get_submodule(path).__class__ = kind
 
@@ -164,7 +208,14 @@ def _turns(probes: list[_Probe], added: dict[int, Number]) -> dict[Number, tuple
     return turns
 
 
+_SEVERAL = (
+    "the expression in which it adds serves several of its steps, and is reached in ways that "
+    "cannot be told apart"
+)
+
+
 def _placed(path: str, asked: list[Wish], turns: dict[Number, tuple[int, ...]]) -> Iterator[Gate]:
+    taken: set[Spot] = set()
     for wish in asked:
         spot = wish.gate.spot
         if spot.loop is not None:
@@ -172,6 +223,9 @@ def _placed(path: str, asked: list[Wish], turns: dict[Number, tuple[int, ...]]) 
             if len(own) != 1:
                 raise Unreadable("its loops do not take the same turns in every call")
             spot = replace(spot, loop=own.pop())
+        if spot in taken:
+            raise Unreadable(_SEVERAL)
+        taken.add(spot)
         yield replace(wish.gate, spot=spot)
 
 
@@ -187,5 +241,6 @@ def _close(a: Tensor, b: Tensor) -> bool:
         return True
     if not a.is_floating_point():
         return torch.equal(a, b)
-    scale = float(a.abs().nan_to_num().max()) if a.numel() else 0.0
+    finite = a[a.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
     return torch.allclose(a, b, rtol=0, atol=1e-5 * scale, equal_nan=True)

@@ -164,6 +164,8 @@ def _socket(
     if len(asked) < len(group.steps):
         names = ", ".join(repr(other.name) for other in group.steps)
         raise Unreadable(f"it runs several times, so that {names} go together")
+    if len({other.increment_at.operand for other in group.steps}) > 1:
+        raise Unreadable("it runs several times, with the state now left and now right of the sum")
     if step.increment_at.axis != 0:
         raise Unreadable("its first axis does not count the samples")
     block = model.get_submodule(step.module)

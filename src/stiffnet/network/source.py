@@ -22,8 +22,12 @@ from torch import nn
 Place = tuple[int, int]
 """Line, and column in bytes of UTF-8."""
 
-ADDING = frozenset(("add", "add_", "iadd", "isub", "sub", "sub_", "subtract", "subtract_"))
-"""Names of functions and methods that add or subtract two operands."""
+ADDING = frozenset((
+    "add", "add_", "iadd", "isub", "sub", "sub_", "subtract", "subtract_", "sum", "addcmul",
+    "addcmul_", "baddbmm", "index_add", "index_add_", "lerp", "lerp_", "scatter_add",
+    "scatter_add_",
+))  # fmt: skip
+"""Names of functions and methods that add; a gate can be put on those of two operands."""
 
 
 class Unreadable(Exception):
@@ -98,8 +102,7 @@ class Method:
         old = self.function
         filename = f"<stiffnet {label}: {self.owner.__qualname__}.{self.name}>"
         code = _code(text, filename, old.__code__)
-        lines = text.splitlines(keepends=True)
-        linecache.cache[filename] = (len(text), None, lines, filename)
+        linecache.cache[filename] = (len(text), None, lines_of(text), filename)
         cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
         if "__class__" in code.co_freevars and "__class__" not in cells:
             raise Unreadable("its code would need its class")
@@ -343,6 +346,11 @@ def _may_add(node: ast.AST) -> TypeGuard[ast.expr | ast.stmt]:
         return False
     name = getattr(node.func, "attr", getattr(node.func, "id", None))
     return name in ADDING
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as Python counts them: a form feed, say, ends none."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
 def begin(node: Any) -> Place:

@@ -87,6 +87,10 @@ class Places(ModuleStack):
             self.met[path, number] = Met(_lines(module, frame), self._calls[path] - 1, shapes)
             self.look(path, number, operands)
 
+    def calls(self, path: str) -> int:
+        """How often a module was called."""
+        return self._calls[path]
+
     def look(self, path: str, number: int, operands: tuple[Any, ...]) -> None:
         """Look at the operands of an addition that was noted."""
 
