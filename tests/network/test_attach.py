@@ -128,6 +128,21 @@ def test_gates_have_the_precision_of_the_network():
     assert model(x.double()).dtype == torch.float64
 
 
+def test_gates_have_the_precision_of_their_rate_where_a_block_has_two():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.layer = nn.LayerNorm(8), nn.Linear(8, 8).bfloat16()
+
+        def forward(self, x):
+            return x + self.layer(self.norm(x.float()).bfloat16()).relu()
+
+    model, x = Mixed().eval(), torch.rand(2, 5, 8).bfloat16()
+    attach(model, "se", example=x)
+    assert {p.dtype for p in model.step_size.parameters()} == {torch.bfloat16}
+    assert model(x).dtype == torch.bfloat16
+
+
 def test_attaching_twice_stacks():
     model, x = small(TINY)
     expected = model(x)

@@ -69,6 +69,8 @@ def test_top_k_names_the_stiffest_steps_that_count(found):
         ({"reductoin": 4}, UnknownNameError, "no option of SE called 'reductoin'. Did you mean"),
         ({"where": "layer9.*"}, StepError, r"No step of CifarResNet is called 'layer9.\*'. There"),
         ({"where": []}, StepError, "`where` is .*give 'all', names or patterns of steps"),
+        ({"where": None}, StepError, "`where` is None; give 'all', names or patterns of steps"),
+        ({"where": 5}, StepError, "`where` is 5; give 'all', names or patterns of steps"),
         ({"where": lambda step: False}, StepError, "holds for none of the 9 steps of CifarResNet"),
         ({"module": SE(16)}, StepError, "would be shared by all steps.*Give the class"),
         ({"module": 3}, StepError, "3 makes no modules. Give a registered name"),
@@ -186,6 +188,9 @@ def test_users_say_where_modules_go_in_their_networks(monkeypatch):
         ("3.step_size", SE.parameter_count(8)),
     ]
     assert places(attach(chain(), "se", where="3")) == ["3"]
+    register_positions(Chain, lambda model: [Position("2")])
+    assert places(attach(chain(), "se")) == ["2"]
+    table._TABLE.pop(0)
     with pytest.raises(StepError, match="No position of Chain is called '7'"):
         attach(chain(), "se", where="7")
     register_positions(lambda model: isinstance(model, Chain), lambda model: [Position("9")])

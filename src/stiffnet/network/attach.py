@@ -258,7 +258,7 @@ def _gates(
             made = _made(group, maker, options)
             for socket, gate in zip(group, made, strict=True):
                 _check(gate, socket)
-                _like(gate, model.get_submodule(socket.block), model)
+                _like(gate, model.get_submodule(socket.block), model, socket.dtype)
                 if start == "identity":
                     _start_at_identity(gate, maker)
                 gates[socket.name] = gate
@@ -338,12 +338,12 @@ def _proved(
         raise StepError(refusal("A module", kind, refused, len(wishes))) from first
 
 
-def _like(gate: nn.Module, block: nn.Module, model: nn.Module) -> None:
-    """Bring a gate to the device, precision and mode of its block."""
+def _like(gate: nn.Module, block: nn.Module, model: nn.Module, dtype: torch.dtype | None) -> None:
+    """Bring a gate to the device and mode of its block, and to the precision of its rate."""
     tensors = [*block.parameters(), *model.parameters()]
     like = next((p for p in tensors if p.is_floating_point()), None)
     if like is not None:
-        gate.to(like.device, like.dtype)
+        gate.to(like.device, dtype or like.dtype)
     gate.train(block.training)
 
 

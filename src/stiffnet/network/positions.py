@@ -21,7 +21,7 @@ class Position:
 
 
 Finder = Callable[[nn.Module], Iterable[Position]]
-Match = str | Callable[[nn.Module], bool]
+Match = str | type[nn.Module] | Callable[[nn.Module], bool]
 
 _TABLE: list[tuple[Match, Finder]] = []
 
@@ -32,7 +32,7 @@ def register_positions(match: Match, finder: Finder) -> None:
     Where it applies, `attach` uses these positions and looks for no steps. The newest entry wins.
 
     Args:
-        match: Name of the network's class, or a predicate on the network.
+        match: The network's class or its name, or a predicate on the network.
         finder: Gives the positions of such a network, in the order in which they run.
     """
     _TABLE.insert(0, (match, finder))
@@ -59,6 +59,8 @@ def positions(model: nn.Module) -> list[Position] | None:
 
 
 def _fits(model: nn.Module, match: Match) -> bool:
+    if isinstance(match, type):
+        return isinstance(model, match)
     if isinstance(match, str):
         return any(kind.__name__ == match for kind in type(model).__mro__)
     return match(model)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import StepError
@@ -45,6 +46,8 @@ class Socket:
     numbers: tuple[int, ...] = ()
     """The additions of a pass that are this step's: several where its block runs several times."""
     step: Step | None = None
+    dtype: torch.dtype | None = None
+    """Of the rate; None where the block's weights tell."""
 
     @property
     def channels(self) -> int:
@@ -191,6 +194,7 @@ def _socket(
         spot=spot,
         numbers=tuple(other.increment_at.number for other in group.steps),
         step=step,
+        dtype=met[at].dtypes[spot.operand],
     )
 
 

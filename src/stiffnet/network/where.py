@@ -51,7 +51,8 @@ def chosen(places: Sequence[Place], where: Where, *, kind: str, network: str) ->
                 f"{network} ({_some(places)}). Choose others."
             )
         return held
-    patterns = [where] if isinstance(where, str) else list(where)
+    named = where if isinstance(where, Iterable) else ()
+    patterns = [where] if isinstance(where, str) else list(named)
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise StepError(
             f"`where` is {where!r}; give 'all', names or patterns of {kind}s, or a predicate."

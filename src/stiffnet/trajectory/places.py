@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -40,6 +41,7 @@ class Met:
     """Which call of the module it happened in, from 0."""
     shapes: tuple[tuple[int, ...], ...]
     """Of its operands; empty for one that is no tensor."""
+    dtypes: tuple[torch.dtype | None, ...] = ()
 
 
 @dataclass
@@ -84,7 +86,9 @@ class Places(ModuleStack):
         self._counts[path] += 1
         if path in self.wanted:
             shapes = tuple(tuple(v.shape) if isinstance(v, Tensor) else () for v in operands)
-            self.met[path, number] = Met(_lines(module, frame), self._calls[path] - 1, shapes)
+            dtypes = tuple(getattr(value, "dtype", None) for value in operands)
+            call = self._calls[path] - 1
+            self.met[path, number] = Met(_lines(module, frame), call, shapes, dtypes)
             self.look(path, number, operands)
 
     def calls(self, path: str) -> int:
