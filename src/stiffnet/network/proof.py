@@ -1,8 +1,9 @@
-"""Proof that gates are called where they should be: one pass with copies in their places.
+"""Proof that gates are called where they should be: passes with copies in their places.
 
-In the place of every gate stands something that copies the rate. The pass must add those very
-copies, in the additions that were meant, to those very states; and its results must be those of the
-network as it was. Since a copy is another tensor, a rate that the code also writes to shows, too.
+In the place of every gate stands a child that copies the rate. The pass must add those very copies,
+in the additions that were meant, to those very states; and its results must be those of the network
+as it was. Since a copy is another tensor, a rate that the code also writes to shows, too. A pass
+that nobody watches must call them as often, and a pass in training must not add elsewhere.
 """
 
 from collections import defaultdict
