@@ -189,3 +189,15 @@ def test_lines_are_those_that_python_counts():
 
     model = attach(Chain(Fed).eval(), Half, example=X)
     assert len(attached(model)) == 3
+
+
+class Noisy(Block):
+    """Random in evaluation too: what is compared is drawn anew every time."""
+
+    def forward(self, x):
+        return x + self.rate(x) * torch.rand(len(x), 1, 1, 1)
+
+
+def test_a_block_that_is_random_in_evaluation_takes_modules():
+    model = attach(Chain(Noisy).eval(), Half, example=X)
+    assert len(attached(model)) == 3

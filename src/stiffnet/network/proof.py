@@ -20,7 +20,7 @@ from stiffnet.network.gated import gates_of, keep_in_python, put
 from stiffnet.network.source import Unreadable
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.places import Line, Places
-from stiffnet.trajectory.wrappers import plain_run
+from stiffnet.trajectory.wrappers import own_chance, plain_run
 
 Number = tuple[str, int]
 """Path of a block, and number of an addition of its code in a pass."""
@@ -58,10 +58,11 @@ def prove(
     with plain_run(model), _probed(model, by_block) as probes:
         watch = _Watched(model, list(by_block), probes=probes)
         try:
-            with watch:
+            with own_chance(model), watch:
                 result = model(*args, **kwargs)
             calls = [len(probe.calls) for probe in probes]
-            again = model(*args, **kwargs)  # as it runs when nobody watches
+            with own_chance(model):  # as it runs when nobody watches
+                again = model(*args, **kwargs)
             ways = _other_ways_in_training(model, watch, probes, args, kwargs)
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -144,11 +144,13 @@ def _refill(values: Mapping[str, Any], before: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _own_chance() -> Iterator[None]:
-    """Give the random number generators of Python and NumPy back as they were."""
+def own_chance(model: nn.Module) -> Iterator[None]:
+    """Give the random number generators of torch, Python and NumPy back as they were."""
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        yield
+        with torch.random.fork_rng(devices=list(devices)):
+            yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
@@ -157,12 +159,10 @@ def _own_chance() -> Iterator[None]:
 @contextmanager
 def plain_run(model: nn.Module) -> Iterator[None]:
     """Evaluate without gradients, compilation or a trace in the random number generators."""
-    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     with ExitStack() as borrowed:
-        borrowed.enter_context(torch.random.fork_rng(devices=list(devices)))
+        borrowed.enter_context(own_chance(model))
         borrowed.enter_context(evaluating(model))
         borrowed.enter_context(eagerly(model))
-        borrowed.enter_context(_own_chance())
         borrowed.enter_context(_own_state(model))
         borrowed.enter_context(torch.no_grad())
         yield
