@@ -51,7 +51,7 @@ class Method:
     @functools.cached_property
     def tree(self) -> ast.FunctionDef:
         """Its syntax."""
-        return _definition(ast.parse(self.text), self.name, self.function.__code__.co_name)
+        return _definition(ast.parse(self.text), self.function.__code__.co_name)
 
     @functools.cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
@@ -313,8 +313,8 @@ def _code(text: str, filename: str, like: CodeType) -> CodeType:
     return next(code for code in _nested(whole) if code.co_name == like.co_name)
 
 
-def _definition(tree: ast.AST, name: str, called: str) -> ast.FunctionDef:
-    found = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == called)
+def _definition(tree: ast.AST, name: str) -> ast.FunctionDef:
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name)
     return next(found)
 
 
