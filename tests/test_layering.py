@@ -32,7 +32,7 @@ APART = {
 # Rooms whose files must be there without torch, but for two: one computes totals again from what
 # was kept, the other follows a training run and is imported inside commands only.
 WITHOUT_TORCH = {"errors", "files", "registry", "report", "cli", COMMAND}
-WITH_TORCH = {"stiffnet.report.stiffness", "stiffnet.report.stored", "stiffnet.cli.following"}
+WITH_TORCH = {"stiffnet.results.stiffness", "stiffnet.results.stored", "stiffnet.cli.following"}
 TURNS_STRINGS_INTO_CODE = {"eval", "exec", "__import__"}
 IMPORTS_BY_STRING = {
     "import_module", "__import__", "exec_module", "load_module", "run_module", "run_path",

@@ -60,10 +60,10 @@ def test_a_public_name_says_what_it_is_and_what_it_takes(name):
 
 
 def test_the_function_wins_over_the_module_of_its_name():
-    import stiffnet.measure  # the module
+    import stiffnet.observe.measure  # the module
 
     assert callable(stiffnet.measure)
-    assert sys.modules["stiffnet.measure"].measure is stiffnet.measure
+    assert sys.modules["stiffnet.observe.measure"].measure is stiffnet.measure
 
 
 def test_an_unknown_name_is_an_attribute_error():

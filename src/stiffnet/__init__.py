@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from stiffnet.attention import register_attention as register_attention
     from stiffnet.attention.asr import asr as asr
     from stiffnet.fold.fold import fold as fold
-    from stiffnet.fold.report import FoldResult as FoldResult
-    from stiffnet.measure import measure as measure
     from stiffnet.network.attach import (
         Attachment as Attachment,
         attach as attach,
@@ -29,17 +27,19 @@ if TYPE_CHECKING:
         register_positions as register_positions,
     )
     from stiffnet.network.where import top_k as top_k
-    from stiffnet.report.stiffness import StiffnessReport as StiffnessReport
-    from stiffnet.report.stripes import StripeReport as StripeReport
-    from stiffnet.stiffness.metric import StiffnessMetric as StiffnessMetric
-    from stiffnet.stiffness.relate import rank_models as rank_models, relate as relate
-    from stiffnet.stiffness.total import tns as tns
-    from stiffnet.stripes.epochs import (
+    from stiffnet.observe.epochs import (
         first_differences as first_differences,
         stripes_over_epochs as stripes_over_epochs,
     )
-    from stiffnet.stripes.growth import growth as growth
-    from stiffnet.stripes.observe import stripes as stripes
+    from stiffnet.observe.growth import growth as growth
+    from stiffnet.observe.measure import measure as measure
+    from stiffnet.observe.stripes import stripes as stripes
+    from stiffnet.results.fold import FoldResult as FoldResult
+    from stiffnet.results.stiffness import StiffnessReport as StiffnessReport
+    from stiffnet.results.stripes import StripeReport as StripeReport
+    from stiffnet.stiffness.metric import StiffnessMetric as StiffnessMetric
+    from stiffnet.stiffness.relate import rank_models as rank_models, relate as relate
+    from stiffnet.stiffness.total import tns as tns
     from stiffnet.train.freeze import freeze_attention as freeze_attention
     from stiffnet.trajectory.record import Trajectory as Trajectory, record as record
     from stiffnet.trajectory.steps import Step as Step, steps as steps
@@ -48,31 +48,31 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Attachment": "stiffnet.network.attach",
-    "FoldResult": "stiffnet.fold.report",
+    "FoldResult": "stiffnet.results.fold",
     "Position": "stiffnet.network.positions",
     "Step": "stiffnet.trajectory.steps",
     "StiffnessMetric": "stiffnet.stiffness.metric",
-    "StiffnessReport": "stiffnet.report.stiffness",
-    "StripeReport": "stiffnet.report.stripes",
+    "StiffnessReport": "stiffnet.results.stiffness",
+    "StripeReport": "stiffnet.results.stripes",
     "Trajectory": "stiffnet.trajectory.record",
     "asr": "stiffnet.attention.asr",
     "attach": "stiffnet.network.attach",
     "attached": "stiffnet.network.attach",
     "create_model": "stiffnet.network.load",
     "detach": "stiffnet.network.attach",
-    "first_differences": "stiffnet.stripes.epochs",
+    "first_differences": "stiffnet.observe.epochs",
     "fold": "stiffnet.fold.fold",
     "freeze_attention": "stiffnet.train.freeze",
-    "growth": "stiffnet.stripes.growth",
-    "measure": "stiffnet.measure",
+    "growth": "stiffnet.observe.growth",
+    "measure": "stiffnet.observe.measure",
     "rank_models": "stiffnet.stiffness.relate",
     "record": "stiffnet.trajectory.record",
     "register_attention": "stiffnet.attention",
     "register_positions": "stiffnet.network.positions",
     "relate": "stiffnet.stiffness.relate",
     "steps": "stiffnet.trajectory.steps",
-    "stripes": "stiffnet.stripes.observe",
-    "stripes_over_epochs": "stiffnet.stripes.epochs",
+    "stripes": "stiffnet.observe.stripes",
+    "stripes_over_epochs": "stiffnet.observe.epochs",
     "tns": "stiffnet.stiffness.total",
     "top_k": "stiffnet.network.where",
 }

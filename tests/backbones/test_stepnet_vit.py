@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from stiffnet.backbones.stepnet_vit import VARIANTS
 from stiffnet.errors import StepError
-from stiffnet.measure import measure
+from stiffnet.observe.measure import measure
 from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import steps
 from tolerances import RTOL

@@ -14,9 +14,9 @@ from PIL import Image
 from stiffnet.cli.main import main
 from stiffnet.data.folder import image_folder
 from stiffnet.data.images import Preparation
-from stiffnet.network.folder import write_folder
 from stiffnet.network.load import create_model, open_model, preparation_of
-from stiffnet.report.stiffness import StiffnessReport
+from stiffnet.network.model_folder import write_folder
+from stiffnet.results.stiffness import StiffnessReport
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import torch
 from stiffnet.cli.main import main
 from stiffnet.network.export import PACKAGES
 from stiffnet.network.load import open_model
-from stiffnet.report.stiffness import StiffnessReport
+from stiffnet.results.stiffness import StiffnessReport
 from tolerances import RTOL
 
 needs_onnx = pytest.mark.skipif(

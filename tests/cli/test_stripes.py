@@ -8,11 +8,11 @@ import pytest
 
 from stiffnet.cli.main import main
 from stiffnet.data import open_data
-from stiffnet.network.folder import write_folder
 from stiffnet.network.load import create_model, open_model
-from stiffnet.report.stripes import StripeReport
-from stiffnet.stripes.epochs import stripes_over_epochs
-from stiffnet.stripes.observe import stripes
+from stiffnet.network.model_folder import write_folder
+from stiffnet.observe.epochs import stripes_over_epochs
+from stiffnet.observe.stripes import stripes
+from stiffnet.results.stripes import StripeReport
 from tolerances import RTOL
 
 TINY = ["--set", "epochs=2", "--set", "image_size=8", "--set", "batch_size=20"]

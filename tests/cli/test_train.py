@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from stiffnet.cli.main import main
-from stiffnet.report.stiffness import StiffnessReport
+from stiffnet.results.stiffness import StiffnessReport
 
 TINY = ["--set", "epochs=2", "--set", "image_size=8", "--set", "batch_size=16"]
 

@@ -21,10 +21,10 @@ from torchvision.ops import FrozenBatchNorm2d
 from stiffnet.attention.asr import asr
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
-from stiffnet.fold.report import INDEX_CHANGES
 from stiffnet.network.attach import attach, attached
 from stiffnet.network.load import create_model
 from stiffnet.network.positions import Position, register_positions
+from stiffnet.results.fold import INDEX_CHANGES
 
 
 class Places(nn.Module):

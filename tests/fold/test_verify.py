@@ -8,7 +8,6 @@ from torch import nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
-from stiffnet.fold.report import Folded
 from stiffnet.fold.selection import before_choice
 from stiffnet.fold.verify import (
     OUTPUT,
@@ -21,6 +20,7 @@ from stiffnet.fold.verify import (
     scaled_error,
     unchanged,
 )
+from stiffnet.results.fold import Folded
 from tolerances import RTOL
 
 from .test_branches import Deploys

@@ -140,7 +140,7 @@ def test_the_published_tables_agree_class_by_class():
 
 
 def test_the_width_is_seen_in_a_pass():
-    from stiffnet.measure import logit_width
+    from stiffnet.observe.measure import logit_width
 
     assert logit_width(nn.Linear(3, 7), torch.rand(1, 3)) == 7
     assert logit_width(nn.Unflatten(1, (3, 1)), torch.rand(1, 3)) is None

@@ -12,8 +12,8 @@ from stiffnet.errors import CheckpointError, CorruptFileError
 from stiffnet.fold.fold import fold
 from stiffnet.network.deployed import Change
 from stiffnet.network.folded import split_attention, write_folded
-from stiffnet.network.folder import MANIFEST, ORIGIN, WEIGHTS, read_folder
 from stiffnet.network.load import create_model, load_weights, open_model
+from stiffnet.network.model_folder import MANIFEST, ORIGIN, WEIGHTS, read_folder
 from stiffnet.network.structure import STRUCTURE
 from stiffnet.network.weights import read_weights
 

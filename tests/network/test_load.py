@@ -15,8 +15,8 @@ from stiffnet.errors import (
     UnsafeFileError,
 )
 from stiffnet.network import load
-from stiffnet.network.folder import WEIGHTS, write_folder
 from stiffnet.network.load import create_model, model_names, open_model, preparation_of
+from stiffnet.network.model_folder import WEIGHTS, write_folder
 
 TINY = "resnet20_cifar"
 TINY_TORCHVISION = "torchvision:squeezenet1_1"

@@ -27,11 +27,11 @@ from PIL import Image
 from stiffnet.cli.main import main
 from stiffnet.data.images import ImageSet, Preparation
 from stiffnet.files import MARK
-from stiffnet.network.folder import MANIFEST
+from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train import build, run
 from stiffnet.train.checkpoint import About
-from stiffnet.train.reading import to_toml
 from stiffnet.train.recipe import Recipe
+from stiffnet.train.recipe_file import to_toml
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
@@ -39,7 +39,7 @@ SERVER.set_forkserver_preload(
         "pytest",
         "stiffnet.cli.following",
         "stiffnet.cli.main",
-        "stiffnet.report.stiffness",
+        "stiffnet.results.stiffness",
         "stiffnet.train.run",
         "torch._dynamo",  # which the first optimizer would import
         "torch.distributed.checkpoint.state_dict",

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from stiffnet.errors import CheckpointError, CorruptFileError
-from stiffnet.network.folder import MANIFEST
+from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train.checkpoint import (
     State,
     Tensors,
@@ -19,7 +19,7 @@ from stiffnet.train.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from stiffnet.train.folder import RunFolder
+from stiffnet.train.run_folder import RunFolder
 from train import faults
 from train.faults import ABOUT, EVERYTHING, begin, finish, kept, outcome, tell
 

@@ -11,10 +11,10 @@ import pytest
 
 from stiffnet.cli.main import main
 from stiffnet.errors import CheckpointError, RecipeError, StorageError
-from stiffnet.network.folder import MANIFEST
-from stiffnet.train.folder import RunFolder
+from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Machinery, run
+from stiffnet.train.run_folder import RunFolder
 from train.faults import Stopper, kept
 
 TINY = Recipe(

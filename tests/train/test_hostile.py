@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stiffnet.cli.main import main
-from stiffnet.network.folder import MANIFEST
+from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train import build
 from train import faults
 from train.faults import EVERYTHING, begin, kept

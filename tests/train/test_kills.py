@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stiffnet.network.folder import MANIFEST
+from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train.checkpoint import (
     State,
     Tensors,

@@ -11,7 +11,7 @@ from torch import nn
 import stiffnet.backbones  # noqa: F401
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.train.noise import Noise, add_batch_noise, add_noise, set_step
-from stiffnet.train.norms import plain, synchronise
+from stiffnet.train.synced_norms import plain, synchronise
 from tolerances import RTOL
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from stiffnet.report.stiffness import StiffnessReport
+from stiffnet.results.stiffness import StiffnessReport
 from tolerances import RTOL
 from train import faults
 from train.faults import EVERYTHING, Life, finish, kept, left_over, outcome, until

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from stiffnet.errors import RecipeError, StorageError, UnknownNameError
-from stiffnet.train.reading import build_recipe, to_toml
 from stiffnet.train.recipe import KINDS, Recipe
+from stiffnet.train.recipe_file import build_recipe, to_toml
 from stiffnet.train.recipes import RECIPES
 
 CANARY = "touch pwned"

@@ -18,13 +18,13 @@ from stiffnet.errors import (
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attached
 from stiffnet.network.folded import write_folded
-from stiffnet.network.folder import read_folder
 from stiffnet.network.load import create_model, open_model
+from stiffnet.network.model_folder import read_folder
 from stiffnet.train.checkpoint import checkpoints
-from stiffnet.train.folder import RunFolder
-from stiffnet.train.reading import build_recipe
 from stiffnet.train.recipe import Recipe
+from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run import Audience, Machinery, run
+from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.stopping import Stopped
 
 TINY = Recipe(

@@ -13,9 +13,9 @@ from functools import partial
 
 import pytest
 
-from stiffnet.network.folder import MANIFEST
+from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train.checkpoint import newest_whole
-from stiffnet.train.folder import RunFolder
+from stiffnet.train.run_folder import RunFolder
 from train import faults
 from train.faults import EVERYTHING, begin, finish, kept, left_over, outcome, until
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from stiffnet.data.images import ImageSet
-    from stiffnet.network.folder import Fact
     from stiffnet.network.load import LoadedModel
+    from stiffnet.network.model_folder import Fact
     from stiffnet.report.folded import FoldView
-    from stiffnet.report.stiffness import StiffnessReport
+    from stiffnet.results.stiffness import StiffnessReport
     from stiffnet.train.recipe import Recipe
 
 COMMAND = "stiffnet demo"
@@ -50,9 +50,9 @@ def demo(
     from stiffnet.network.load import open_model
     from stiffnet.report.findings import plain
     from stiffnet.report.folded import saving
-    from stiffnet.report.stiffness import page
     from stiffnet.report.text import number
-    from stiffnet.train.reading import build_recipe
+    from stiffnet.results.stiffness import page
+    from stiffnet.train.recipe_file import build_recipe
     from stiffnet.train.run import run
 
     recipe = build_recipe(
@@ -104,7 +104,7 @@ def _look(
     model: "nn.Module", trained: "LoadedModel", test: "ImageSet", weights: str, form: str = "train"
 ) -> "StiffnessReport":
     """Measure a form of the network on the test images."""
-    from stiffnet.measure import measure
+    from stiffnet.observe.measure import measure
 
     facts = {"model": MODEL, "attention": ATTENTION, "data": test.name, "command": COMMAND}
     with progress(f"measuring, {weights}", len(test)) as advance:
@@ -162,6 +162,6 @@ def _fold(
 def _is_demo(path: Path, recipe: "Recipe") -> bool:
     from dataclasses import replace
 
-    from stiffnet.train.reading import build_recipe
+    from stiffnet.train.recipe_file import build_recipe
 
     return path.exists() and replace(build_recipe(path), seed=recipe.seed) == recipe

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from stiffnet.network.export import ExportReport
-    from stiffnet.network.folder import Fact
     from stiffnet.network.load import LoadedModel
+    from stiffnet.network.model_folder import Fact
 
 RANDOM = 8  # made-up images that the fold is compared on, beside real ones
 
@@ -93,8 +93,8 @@ def fold(
 def places(source: Path) -> tuple[Path, Path]:
     """Return the folder with the network, and where its folded one goes if nobody says."""
     from stiffnet.errors import CheckpointError
-    from stiffnet.network.folder import MANIFEST
-    from stiffnet.train.folder import RunFolder
+    from stiffnet.network.model_folder import MANIFEST
+    from stiffnet.train.run_folder import RunFolder
 
     run = RunFolder(source)
     if (source / MANIFEST).exists():
@@ -115,7 +115,7 @@ def places(source: Path) -> tuple[Path, Path]:
 def refuse_strangers(folder: Path) -> None:
     """Let a folded network be replaced by a new one, and nothing else."""
     from stiffnet.errors import CheckpointError, FoldError
-    from stiffnet.network.folder import FOLDED, read_folder
+    from stiffnet.network.model_folder import FOLDED, read_folder
 
     if not folder.exists() or not any(folder.iterdir()):
         return
@@ -150,7 +150,7 @@ def _check_files(folder: Path, **files: Path | None) -> None:
     from stiffnet.errors import ExportError, FoldError, StorageError
     from stiffnet.files import check_writable
     from stiffnet.network.exported import refuse_replacing
-    from stiffnet.network.folder import MANIFEST, WEIGHTS
+    from stiffnet.network.model_folder import MANIFEST, WEIGHTS
     from stiffnet.network.structure import STRUCTURE
 
     wanted = {kind: path for kind, path in files.items() if path is not None}
@@ -173,7 +173,7 @@ def _check_files(folder: Path, **files: Path | None) -> None:
 
 def _refuse_folded(loaded: "LoadedModel", folder: Path, *, fuse: bool) -> None:
     from stiffnet.errors import FoldError
-    from stiffnet.network.folder import FOLDED
+    from stiffnet.network.model_folder import FOLDED
 
     if loaded.form == FOLDED and not fuse:
         raise FoldError(
@@ -187,7 +187,7 @@ def _real_images(loaded: "LoadedModel", folder: Path, data: str, limit: int) -> 
     from stiffnet.data import open_data
     from stiffnet.errors import StiffnetError
     from stiffnet.train.checkpoint import RECIPE
-    from stiffnet.train.reading import build_recipe
+    from stiffnet.train.recipe_file import build_recipe
 
     try:
         if data:

@@ -62,8 +62,8 @@ def measure(
     from stiffnet.cli.results import check_places, facts_of, file_name, show
     from stiffnet.data import open_data
     from stiffnet.data.images import part_of
-    from stiffnet.measure import measure as run
-    from stiffnet.report.stiffness import page
+    from stiffnet.observe.measure import measure as run
+    from stiffnet.results.stiffness import page
     from stiffnet.train.ranks import make_fabric
 
     folder = out or Path("stiffness") / file_name(model)
@@ -132,8 +132,8 @@ def _judging(
 ) -> "Judging":
     """Decide which outputs stand for the labels, from a pass of one image; say what is unusual."""
     from stiffnet.data.folder import ImageFolder
-    from stiffnet.measure import logit_width
     from stiffnet.network.classes import judging
+    from stiffnet.observe.measure import logit_width
 
     (first, _) = next(iter(images.batches(loaded.preparation, batch_size=1, limit=1)))
     judged = judging(

@@ -10,7 +10,7 @@ from stiffnet.cli.options import BatchSize, Data, Workers
 from stiffnet.cli.progress import note, progress
 
 if TYPE_CHECKING:
-    from stiffnet.report.drift import Drift
+    from stiffnet.results.drift import Drift
 
 
 def stripes(
@@ -40,11 +40,11 @@ def stripes(
     from stiffnet.cli.results import check_places, facts_of, file_name, show
     from stiffnet.data import open_data
     from stiffnet.network.load import is_model_name, open_model
-    from stiffnet.report.stripes import page
-    from stiffnet.stripes.growth import growth as follow
-    from stiffnet.stripes.observe import stripes as look
-    from stiffnet.train.folder import RunFolder
+    from stiffnet.observe.growth import growth as follow
+    from stiffnet.observe.stripes import stripes as look
+    from stiffnet.results.stripes import page
     from stiffnet.train.ranks import make_fabric
+    from stiffnet.train.run_folder import RunFolder
 
     folder = out or Path("stripes") / file_name(str(Path(source).resolve()))
     check_places(folder, "stripes.json", "stripes.html")
@@ -77,7 +77,7 @@ def stripes(
 def _drift(run: str) -> "Drift | None":
     """Return how the values of a run moved, or say why that is left out."""
     from stiffnet.errors import DataError
-    from stiffnet.stripes.epochs import stripes_over_epochs
+    from stiffnet.observe.epochs import stripes_over_epochs
 
     try:
         return stripes_over_epochs(run)

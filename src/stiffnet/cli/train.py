@@ -120,7 +120,7 @@ def train(
 def _check_resumable(out: Path | None, *, again: bool, named: bool) -> None:
     """Say what is wrong with a `--resume` before anything else is looked at."""
     from stiffnet.errors import CheckpointError, RecipeError
-    from stiffnet.train.folder import RunFolder
+    from stiffnet.train.run_folder import RunFolder
 
     if again:
         raise RecipeError(
@@ -140,7 +140,7 @@ def _recipe(
 ) -> "Recipe":
     """Put the recipe together: the run's own when it is resumed, and what was said on top."""
     from stiffnet.errors import RecipeError
-    from stiffnet.train.reading import build_recipe
+    from stiffnet.train.recipe_file import build_recipe
 
     if there is not None and not recipe:
         recipe = str(there / "recipe.toml")

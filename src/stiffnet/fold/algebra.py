@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchvision.ops import FrozenBatchNorm2d
 
 from stiffnet.attention.asr import ConstantIEBN
-from stiffnet.fold.reading import Op, Reading, Refusal
+from stiffnet.fold.operations import Op, Reading, Refusal
 from stiffnet.trajectory.graph import Node
 
 

@@ -18,7 +18,7 @@ from torchvision.ops import FrozenBatchNorm2d
 from stiffnet.attention import Attention
 from stiffnet.attention.asr import ConstantGate, ConstantIEBN
 from stiffnet.fold.algebra import LAYERS, Layer, is_parameter, parameter_layer, whole_norm
-from stiffnet.fold.reading import Op, Reading, Refusal, run_again
+from stiffnet.fold.operations import Op, Reading, Refusal, run_again
 from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, Frame, Node
 
 CASTS = frozenset((

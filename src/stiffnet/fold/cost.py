@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from stiffnet.fold.report import Cost
+from stiffnet.results.fold import Cost
 from stiffnet.trajectory.batch import resized
 from stiffnet.trajectory.wrappers import plain_run
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stiffnet.fold.algebra import Layer
 from stiffnet.fold.commute import Way
-from stiffnet.fold.reading import Op, Refusal, data_in, run_again
+from stiffnet.fold.operations import Op, Refusal, data_in, run_again
 from stiffnet.trajectory.graph import ADDITIONS
 
 CLOSE = 1e-9

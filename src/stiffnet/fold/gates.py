@@ -12,11 +12,11 @@ from stiffnet.errors import FoldError
 from stiffnet.fold.algebra import whole_norm
 from stiffnet.fold.commute import ways
 from stiffnet.fold.factors import Factors, all_factors
-from stiffnet.fold.reading import Reading, Refusal, frames_of, has_hooks, read
-from stiffnet.fold.report import Folded, Refused
+from stiffnet.fold.operations import Reading, Refusal, frames_of, has_hooks, read
 from stiffnet.network.attach import Attachment, attached
 from stiffnet.network.gated import take_out
-from stiffnet.network.norms import put_back
+from stiffnet.network.norm_exchange import put_back
+from stiffnet.results.fold import Folded, Refused
 
 
 def fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], list[Refused]]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from stiffnet.errors import FoldError
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
-from stiffnet.fold.reading import Op, Reading, Refusal, frames_of, has_hooks, read
+from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, has_hooks, read
 from stiffnet.network.deployed import NORMS, Change, bias_of, remove_norm
 from stiffnet.trajectory.graph import Frame, Node
 

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stiffnet.fold.copies import copied, deployed, doubled, state_of
-from stiffnet.fold.reading import mapped
-from stiffnet.fold.report import Folded, as_folded
+from stiffnet.fold.operations import mapped
 from stiffnet.fold.selection import before_choice
 from stiffnet.fold.verify import (
     OUTPUT,
@@ -25,6 +24,7 @@ from stiffnet.fold.verify import (
     unchanged,
 )
 from stiffnet.network.deployed import Change
+from stiffnet.results.fold import Folded, as_folded
 from stiffnet.trajectory.batch import resized
 
 SAMPLES = 2  # of the example on which a pass is read; verified on all of it

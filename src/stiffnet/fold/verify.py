@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.report import Folded
+from stiffnet.results.fold import Folded
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run
 

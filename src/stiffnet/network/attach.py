@@ -16,7 +16,7 @@ from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.network.edits import Gate
 from stiffnet.network.example import example_for
 from stiffnet.network.gated import Gated, gates_of, keep_in_python, put, take_out
-from stiffnet.network.norms import put_back, replace_norms, replaced_norms
+from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
 from stiffnet.network.proof import prove
 from stiffnet.network.sockets import Socket, Sockets, position_sockets, refusal, step_sockets

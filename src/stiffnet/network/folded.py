@@ -9,8 +9,8 @@ from torch import nn
 from stiffnet.attention.asr import PREFIX
 from stiffnet.errors import FoldError
 from stiffnet.network.deployed import Change, changed
-from stiffnet.network.folder import FOLDED, Fact, write_folder
 from stiffnet.network.load import LoadedModel, create_model
+from stiffnet.network.model_folder import FOLDED, Fact, write_folder
 from stiffnet.network.spelling import NONE, Option, read_attention
 from stiffnet.network.structure import STRUCTURE, structure_part
 

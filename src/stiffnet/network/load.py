@@ -24,7 +24,7 @@ from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, UnknownNameError
 from stiffnet.network.attach import attach
 from stiffnet.network.deployed import Change
-from stiffnet.network.folder import FOLDED, TRAIN, Fact, ModelFolder, read_folder
+from stiffnet.network.model_folder import FOLDED, TRAIN, Fact, ModelFolder, read_folder
 from stiffnet.network.spelling import NONE, read_attention
 from stiffnet.network.structure import read_structure, restructured
 from stiffnet.network.weights import load_weights as load_weights

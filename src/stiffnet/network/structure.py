@@ -9,7 +9,7 @@ from torch import nn
 
 from stiffnet.errors import CorruptFileError, StorageError
 from stiffnet.network.deployed import NORMS, Change, changed, with_branches
-from stiffnet.network.folder import ModelFolder
+from stiffnet.network.model_folder import ModelFolder
 
 STRUCTURE = "structure.json"
 LARGEST = 16 * 2**20  # bytes; a change takes a hundred

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, UnsafeFileError
-from stiffnet.network.folder import FOLDED, ORIGIN, same_tensors
+from stiffnet.network.model_folder import FOLDED, ORIGIN, same_tensors
 
 WRAPPERS = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema")
 STATISTICS = ".running_var"  # of a norm

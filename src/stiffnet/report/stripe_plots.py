@@ -8,12 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stiffnet.report.canvas import canvas
-from stiffnet.report.drift import Drift
 from stiffnet.report.findings import rows
-from stiffnet.report.growth import Growth
 from stiffnet.report.stripe_view import Floats, ModuleView, StripeView
 from stiffnet.report.text import finite, number, percent, plot_text
 from stiffnet.report.theme import LIGHT, SCALE
+from stiffnet.results.drift import Drift
+from stiffnet.results.growth import Growth
 
 CHANNELS = 64  # in one picture; of more, as many evenly spread ones
 

@@ -1,11 +1,11 @@
 """The tables of the page on attention values."""
 
 from stiffnet.report.findings import rows
-from stiffnet.report.growth import Growth
 from stiffnet.report.stripe_view import StripeView
 from stiffnet.report.stripe_words import dearest
 from stiffnet.report.tables import Cell, Column, Row, Table
 from stiffnet.report.text import clean, count, finite, fixed, number, percent
+from stiffnet.results.growth import Growth
 
 
 def modules_table(view: StripeView) -> Table:

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stiffnet.report.drift import Drift
-from stiffnet.report.growth import Growth
+from stiffnet.results.drift import Drift
+from stiffnet.results.growth import Growth
 
 Floats = npt.NDArray[np.float64]
 

@@ -19,10 +19,10 @@ from stiffnet.train.checkpoint import About
 from stiffnet.train.groups import parameter_groups
 from stiffnet.train.loop import Lesson, Trainee, logits_of
 from stiffnet.train.noise import add_batch_noise, add_noise
-from stiffnet.train.norms import synchronise
 from stiffnet.train.ranks import is_sharded
-from stiffnet.train.reading import to_toml
 from stiffnet.train.recipe import Recipe
+from stiffnet.train.recipe_file import to_toml
+from stiffnet.train.synced_norms import synchronise
 from stiffnet.trajectory.wrappers import plain_run
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
 from stiffnet.files import atomic_write, is_temporary, sweep_temporaries
-from stiffnet.network.folder import (
+from stiffnet.network.model_folder import (
     MANIFEST,
     WEIGHTS,
     Fact,

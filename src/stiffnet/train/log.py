@@ -13,7 +13,7 @@ from typing import Any
 
 from stiffnet.errors import CorruptFileError, StorageError
 from stiffnet.files import atomic_write
-from stiffnet.network.folder import read_folder
+from stiffnet.network.model_folder import read_folder
 from stiffnet.train.checkpoint import LOG, unused
 from stiffnet.train.state import is_row
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.registry import unknown
-from stiffnet.train.norms import NORMS, Altered, Call, alter
+from stiffnet.train.synced_norms import NORMS, Altered, Call, alter
 
 KINDS = ("constant", "random")
 BATCH_NORMS: dict[type[nn.Module], type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]] = {

@@ -15,8 +15,8 @@ from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
 from stiffnet.files import atomic_write
-from stiffnet.measure import measure
 from stiffnet.network.values import choosers, step_sizes
+from stiffnet.observe.measure import measure
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
     LOG,
@@ -28,11 +28,11 @@ from stiffnet.train.checkpoint import (
     write_checkpoint,
     write_model,
 )
-from stiffnet.train.folder import RunFolder
 from stiffnet.train.log import log_text, restore_log, write_log
 from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
 from stiffnet.train.ranks import first_decides, in_company, is_sharded, make_fabric
 from stiffnet.train.recipe import Recipe
+from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.snapshot import take
 from stiffnet.train.start import begin, enter, go_on, look, same_on_all_ranks

@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from stiffnet.errors import CheckpointError
-from stiffnet.network.folder import same_tensors
+from stiffnet.network.model_folder import same_tensors
 from stiffnet.train.checkpoint import Tensors
 from stiffnet.train.loop import Trainee
 from stiffnet.train.ranks import LOST, is_sharded

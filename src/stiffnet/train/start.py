@@ -19,7 +19,6 @@ from stiffnet.train.checkpoint import (
     read_checkpoint,
     strange_state,
 )
-from stiffnet.train.folder import RunFolder
 from stiffnet.train.identity import (
     RUN,
     Identity,
@@ -31,8 +30,9 @@ from stiffnet.train.identity import (
 from stiffnet.train.log import finished_log
 from stiffnet.train.loop import Lesson, Trainee
 from stiffnet.train.ranks import first_decides, largest
-from stiffnet.train.reading import build_recipe
 from stiffnet.train.recipe import Recipe, place_free
+from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.snapshot import restore
 from stiffnet.train.state import check_place
 

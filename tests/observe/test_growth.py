@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
+from observe.gated_networks import Block, Fixed, blocks, gated, images
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.stripes.growth import growth
-from stiffnet.stripes.norms import Layout, largest_singular_value
-from stripes.networks import Block, Fixed, blocks, gated, images
+from stiffnet.observe.growth import growth
+from stiffnet.observe.operator_norms import Layout, largest_singular_value
 from tolerances import RTOL
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.report.stiffness import Samples, StiffnessReport
+from stiffnet.results.stiffness import Samples, StiffnessReport
 from stiffnet.stiffness.index import index_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
 from stiffnet.trajectory.batch import as_arguments, resized, samples_in

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stiffnet.errors import CheckpointError, StorageError
 from stiffnet.files import sweep_temporaries
-from stiffnet.network.folder import FOLDED, MANIFEST, read_folder
+from stiffnet.network.model_folder import FOLDED, MANIFEST, read_folder
 from stiffnet.train.checkpoint import (
     LOG,
     PARTS,

@@ -13,15 +13,15 @@ import pytest
 from rich.console import Console
 
 from naming import case
+from observe.stripe_cases import poisoned, report
 from report.parsed import Parsed, colours, strings
 from report.payloads import PAYLOADS
 from stiffnet.errors import CorruptFileError, StorageError
 from stiffnet.report.stripe_page import stripe_page
 from stiffnet.report.stripe_plots import CHANNELS, chosen_channels
-from stiffnet.report.stripes import StripeReport
 from stiffnet.report.text import clean
 from stiffnet.report.theme import TO_DARK
-from stripes.cases import poisoned, report
+from stiffnet.results.stripes import StripeReport
 
 OWN_TAGS = {"<b>", "</b>", "<br>", "<extra>", "</extra>"}
 

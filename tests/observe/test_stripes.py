@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import stiffnet
+from observe.gated_networks import Copy, Fixed, blocks, gated, images, seen
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.stripes.observe import stripes
-from stiffnet.stripes.spread import Spread
-from stripes.networks import Copy, Fixed, blocks, gated, images, seen
+from stiffnet.observe.spread import Spread
+from stiffnet.observe.stripes import stripes
 from tolerances import RTOL
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from naming import case
 from stiffnet.errors import RecipeError, StorageError, UnknownNameError
-from stiffnet.train.reading import build_recipe, read_recipe, to_toml
 from stiffnet.train.recipe import Recipe
+from stiffnet.train.recipe_file import build_recipe, read_recipe, to_toml
 from stiffnet.train.recipes import RECIPES
 from train.made import recipes
 

@@ -6,7 +6,7 @@ import safetensors.torch
 import torch
 
 from stiffnet.errors import CorruptFileError, DataError, NonFiniteError, StorageError
-from stiffnet.stripes.epochs import first_differences, stripes_over_epochs
+from stiffnet.observe.epochs import first_differences, stripes_over_epochs
 from tolerances import RTOL
 
 GENERATOR = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stiffnet.stripes.moments import Floats
+from stiffnet.observe.weighted_moments import Floats
 
 
 @dataclass

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stiffnet.errors import RecipeError
 from stiffnet.train.noise import add_noise, set_step
-from stiffnet.train.norms import plain, synchronise
+from stiffnet.train.synced_norms import plain, synchronise
 from tolerances import RTOL
 
 TOLERANCE = {"float32": RTOL["batch32"], "float64": RTOL["float64"]}

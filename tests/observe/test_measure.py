@@ -11,8 +11,8 @@ from torch import nn
 import stiffnet
 from reference import stiffness as reference
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.measure import measure
-from stiffnet.report.stiffness import StiffnessReport
+from stiffnet.observe.measure import measure
+from stiffnet.results.stiffness import StiffnessReport
 from tolerances import RTOL
 from trajectory.networks import Encoder, known_rates
 

@@ -15,10 +15,10 @@ from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
 from stiffnet.report.folded import FoldView
 from stiffnet.report.page import stiffness_page
-from stiffnet.report.sealed import packed, sealed, unpacked, unsealed
-from stiffnet.report.stored import read_step, read_summary, summary_row
 from stiffnet.report.terminal import steps_table, summary as terminal_summary
 from stiffnet.report.view import Curve, StiffnessView
+from stiffnet.results.stored import read_step, read_summary, summary_row
+from stiffnet.sealed import packed, sealed, unpacked, unsealed
 from stiffnet.stiffness.quantiles import ranks
 from stiffnet.stiffness.relate import relate
 from stiffnet.stiffness.summary import StiffnessSummary

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from reference import stiffness as reference
 from stiffnet.errors import CorruptFileError, StepError, StorageError
-from stiffnet.measure import measure
-from stiffnet.report.sealed import sealed
-from stiffnet.report.stiffness import StiffnessReport, page
+from stiffnet.observe.measure import measure
+from stiffnet.results.stiffness import StiffnessReport, page
+from stiffnet.sealed import sealed
 from tolerances import RTOL
 from trajectory.networks import known_rates
 

@@ -12,13 +12,13 @@ import pandas as pd
 from rich.console import Group, RenderableType
 
 from stiffnet.files import atomic_write
-from stiffnet.report.drift import Drift
-from stiffnet.report.growth import Growth
-from stiffnet.report.sealed import packed, sealed, unpacked, unsealed
 from stiffnet.report.stripe_page import stripe_page
 from stiffnet.report.stripe_terminal import modules_table, summary
 from stiffnet.report.stripe_view import ModuleView, StripeView
 from stiffnet.report.text import finite
+from stiffnet.results.drift import Drift
+from stiffnet.results.growth import Growth
+from stiffnet.sealed import packed, sealed, unpacked, unsealed
 
 FORMAT = "stiffnet stripe report, version 1"
 DAMAGED = (

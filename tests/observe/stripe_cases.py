@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from stiffnet.report.growth import Growth
-from stiffnet.report.stripes import ModuleStripes, StripeReport
-from stiffnet.stripes.epochs import first_differences
+from stiffnet.observe.epochs import first_differences
+from stiffnet.results.growth import Growth
+from stiffnet.results.stripes import ModuleStripes, StripeReport
 
 
 def module(step, channels=6, kept=5, *, seed=0):

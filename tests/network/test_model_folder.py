@@ -12,7 +12,7 @@ from torch import nn
 
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
-from stiffnet.network.folder import MANIFEST, WEIGHTS, read_folder, write_folder
+from stiffnet.network.model_folder import MANIFEST, WEIGHTS, read_folder, write_folder
 
 PREPARATION = Preparation((1, 8, 8), (0.1,), (0.3,))
 MADE_BY = {"command": "a test", "seed": 3, "accuracy": 1 / 3, "finished": True, "note": None}

@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from stiffnet.attention import Attention
 from stiffnet.attention.asr import ConstantGate
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.measure import provenance
 from stiffnet.network.attach import attached
 from stiffnet.network.values import choosers
-from stiffnet.report.stripes import ModuleStripes, StripeReport
-from stiffnet.stripes.batches import limited, on_device
-from stiffnet.stripes.moments import Floats, Moments
-from stiffnet.stripes.spread import Spread
+from stiffnet.observe.batches import limited, on_device
+from stiffnet.observe.measure import provenance
+from stiffnet.observe.spread import Spread
+from stiffnet.observe.weighted_moments import Floats, Moments
+from stiffnet.results.stripes import ModuleStripes, StripeReport
 from stiffnet.trajectory.batch import as_arguments, samples_in
 from stiffnet.trajectory.norms import as_double
 from stiffnet.trajectory.wrappers import plain_run, unwrap

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from stiffnet.fold.reading import read, run_again
+from stiffnet.fold.operations import read, run_again
 
 
 class Moved(nn.Module):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from observe.stripe_cases import poisoned, report
 from report.browser import CHROMIUM, browser
 from report.payloads import PAYLOADS
-from stripes.cases import poisoned, report
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from stiffnet.errors import DataError, NonFiniteError, StorageError
 from stiffnet.network.weights import read_weights
-from stiffnet.report.drift import Drift
-from stiffnet.stripes.moments import Floats, Moments
+from stiffnet.observe.weighted_moments import Floats, Moments
+from stiffnet.results.drift import Drift
 
 _FILE = re.compile(r"epoch-(\d+)\.safetensors")
 

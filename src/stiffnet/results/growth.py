@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stiffnet.report.sealed import packed, unpacked
+from stiffnet.sealed import packed, unpacked
 
 Floats = npt.NDArray[np.float64]
 

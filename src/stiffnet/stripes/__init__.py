@@ -1,1 +1,0 @@
-"""How constant the values of attention are, over images and over training."""
