@@ -355,8 +355,10 @@ class Aliased(Block):
 
 def test_a_rate_that_has_another_name_is_refused():
     model, x = Chain(Aliased).eval(), torch.rand(2, 3, 6, 6)
-    with pytest.raises(StepError, match="Chain has no residual steps to attach to"):
+    before = anatomy(model)
+    with pytest.raises(StepError, match=r"3 of 3 steps: 'blocks.0'.*Aliased: .*by another name"):
         attach(model, "se", example=x)
+    assert anatomy(model) == before
 
 
 def test_what_can_be_changed_may_be_chosen_beside_what_cannot():
