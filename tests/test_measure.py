@@ -234,6 +234,12 @@ def test_a_bad_batch_gets_one_sentence(batches, error, words):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("loader", [None, 5, images(2)], ids=["None", "a number", "a tensor"])
+def test_what_is_no_series_of_batches_is_refused(loader):
+    with pytest.raises(DataError, match=r"loader is of type .*no series of batches.*`\[images\]`"):
+        measure(known_rates(*RATES), loader)
+
+
 @pytest.mark.parametrize("options", [{"limit": 0}, {"keep": -1}])
 def test_limits_that_make_no_sense_are_refused(options):
     with pytest.raises(DataError, match="or more"):

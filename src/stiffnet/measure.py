@@ -73,6 +73,11 @@ def measure(
     for name, value, least in (("limit", limit, 1), ("keep", keep, 0)):
         if value is not None and value < least:
             raise DataError(f"`{name}` is {value}. Give {least} or more.")
+    if isinstance(loader, Tensor) or not hasattr(loader, "__iter__"):
+        raise DataError(
+            f"The loader is of type {type(loader).__name__}, which is no series of batches. Give a "
+            "data loader, or a list such as `[images]`."
+        )
     network = unwrap(model)
     seen = _Seen(keep)
     run: _Run | None = None
