@@ -146,6 +146,11 @@ def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, typ
     Raises:
         Unreadable: If the source of a method cannot be had or changed.
     """
+    if issubclass(original, fx.GraphModule):
+        raise Unreadable(
+            "it is a graph of `torch.fx`, which makes its code and its copies anew, without the "
+            "module; attach to the network before it is traced"
+        )
     plan = Plan(gates)
     methods = [method_of_class(original, *key) for key in plan.methods]
     plan = replace(plan, sources=tuple(_digest(method.text) for method in methods))
@@ -175,7 +180,25 @@ def _subclass(original: type[nn.Module], plan: Plan, methods: list[Method]) -> t
         base = original.__mro__[depth]
         bases.append(_named(base, (base,), {"patched_depth": depth, **by_depth[depth]}))
     body = {"gated_class": original, "gated_plan": plan, "patched_depth": 0, **by_depth[0]}
+    copying = [name for name in ("__copy__", "__deepcopy__") if hasattr(original, name)]
+    body |= {name: _checked(name) for name in copying}
     return _named(original, tuple(bases), body)
+
+
+def _checked(name: str) -> Callable[..., nn.Module]:
+    """A method by which blocks are copied, seen to keep the gates."""
+
+    def copied(self: Any, *memo: Any) -> nn.Module:
+        made: nn.Module = getattr(self.gated_class, name)(self, *memo)
+        gates = self.gated_plan.gates
+        if gates_of(made) != gates or any(gate.child not in made._modules for gate in gates):
+            raise StepError(
+                f"The `{name}` of {type(self).__name__} makes a block without the attached module. "
+                "Detach before copying, or let it copy `type(self)` and all children."
+            )
+        return made
+
+    return copied
 
 
 def _named(like: type, bases: tuple[type, ...], body: dict[str, Any]) -> type[Any]:
