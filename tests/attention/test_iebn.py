@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from timm.layers import BatchNormAct2d, LayerNorm2d
+from timm.layers import BatchNormAct2d, LayerNorm2d, convert_sync_batchnorm as timm_convert
 from torch import nn
 from torch.testing import assert_close
 
@@ -107,3 +107,15 @@ def test_another_norm_is_refused(norm):
 def test_a_norm_without_weight_or_statistics_is_refused(lacking):
     with pytest.raises(StepError, match="this one lacks some; leave it out, or use 'ie'"):
         IEBN.from_norm(nn.BatchNorm2d(6, **lacking))
+
+
+@pytest.mark.parametrize(
+    "convert", [nn.SyncBatchNorm.convert_sync_batchnorm, timm_convert], ids=["torch", "timm"]
+)
+def test_a_conversion_that_would_lose_the_gate_is_refused(convert):
+    gated = IEBN.from_norm(nn.BatchNorm2d(6))
+    model = nn.Sequential(nn.Conv2d(6, 6, 1), gated)
+    with pytest.raises(StepError, match=r"place of IEBN would lose its gate.*synchronise"):
+        convert(model)
+    assert model[1] is gated
+    assert [name for name, _ in gated.named_children()] == ["drop", "act", "ie"]

@@ -5,6 +5,8 @@ import hashlib
 import io
 import json
 import shutil
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -13,6 +15,8 @@ import torch
 from stiffnet.cli.main import main
 from stiffnet.network.export import PACKAGES
 from stiffnet.network.load import open_model
+from stiffnet.network.model_folder import MANIFEST, WEIGHTS
+from stiffnet.network.structure import STRUCTURE
 from stiffnet.results.stiffness import StiffnessReport
 from tolerances import RTOL
 
@@ -246,3 +250,36 @@ def test_ordinary_attention_is_left_and_said(tmp_path, capsys):
 def test_a_file_cannot_be_where_the_network_goes(run, capsys):
     assert main(["fold", "run", "--out", "there", "--onnx", "there"]) == 6
     assert "there is a folder. Give the name of a file" in capsys.readouterr().err
+
+
+KILLED = """
+import os, sys
+from stiffnet.cli.main import main
+
+replace, left = os.replace, int(sys.argv[1])
+
+def killed(*args):
+    global left
+    left -= 1
+    if left < 0:
+        os._exit(9)
+    replace(*args)
+
+os.replace = killed
+main(["fold", "run", "--out", "out"])
+"""
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["a new folder", "an empty folder"])
+def test_a_killed_fold_leaves_nothing_in_the_way_of_the_next(run, there):
+    out = run.parent / "out"
+    if there:
+        out.mkdir()
+    for files in (0,) if there else (0, 2):  # that were finished before
+        command = [sys.executable, "-c", KILLED, str(files)]
+        assert subprocess.run(command, cwd=run.parent, check=False).returncode == 9
+        assert out.exists() == there
+    assert main(["fold", str(run), "--out", str(out)]) == 0
+    assert open_model(out).form == "folded"
+    assert {path.name for path in run.parent.iterdir()} == {"run", "out"}
+    assert {path.name for path in out.iterdir()} == {MANIFEST, WEIGHTS, STRUCTURE}

@@ -387,6 +387,8 @@ def test_wrapped_networks_and_unsuitable_examples_are_refused():
         fold(nn.DataParallel(model).eval(), images(), passes=0)
     with pytest.raises(FoldError, match=r"CifarResNet cannot be run on this example: .*Give one"):
         fold(model, torch.rand(1, 4, 32, 32), passes=0)
+    with pytest.raises(FoldError, match=r"example is empty, and proves nothing"):
+        fold(model, images()[:0], passes=0)
 
 
 def test_a_gate_that_is_not_a_number_is_refused():

@@ -314,6 +314,52 @@ def test_every_turn_of_a_loop_has_a_module_of_its_own():
     assert type(model) is Flat
 
 
+class Later(Flat):
+    """A loop that may begin at a later layer, or come to some of them again."""
+
+    def forward(self, x):
+        for layer in [*self.layers[self.first :], *self.layers[: self.again]]:
+            x = x + layer(x).relu()
+        return x
+
+    first, again = 0, 0
+
+
+def test_a_loop_that_begins_at_a_later_layer_has_the_modules_of_its_layers():
+    model, x = Later().eval(), torch.rand(2, 3, 8, 8)
+    attach(model, "se", example=x)
+    model.first, expected = 2, x
+    for i in (2, 3):
+        rate = getattr(model, f"step_size{i}")(model.layers[i](expected).relu())
+        expected = expected + rate
+    assert torch.equal(model(x), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x), expected)
+
+
+class ByNumber(Flat):
+    """A loop that only counts, and may count on."""
+
+    def forward(self, x):
+        for i in range(self.count):
+            x = x + self.layers[i % 4](x).relu()
+        return x
+
+    count = 4
+
+
+def test_a_turn_that_no_module_was_attached_for_is_refused():
+    x = torch.rand(2, 3, 8, 8)
+    model = attach(Later().eval(), "se", example=x)
+    model.again = 1
+    with pytest.raises(StepError, match=r"Later takes a turn.*'layers.0, call 2'.*\(4 turns\)"):
+        model(x)
+    model = attach(ByNumber().eval(), "se", where=["", "#1"], example=x)
+    assert model(x).shape == x.shape  # turns that were left out are known
+    model.count = 5
+    with pytest.raises(StepError, match=r"ByNumber takes a turn.*number 5.*Detach, and attach"):
+        model(x)
+
+
 def helper(x, f):
     return x + f(x)
 
@@ -355,8 +401,10 @@ class Aliased(Block):
 
 def test_a_rate_that_has_another_name_is_refused():
     model, x = Chain(Aliased).eval(), torch.rand(2, 3, 6, 6)
-    with pytest.raises(StepError, match="Chain has no residual steps to attach to"):
+    before = anatomy(model)
+    with pytest.raises(StepError, match=r"3 of 3 steps: 'blocks.0'.*Aliased: .*by another name"):
         attach(model, "se", example=x)
+    assert anatomy(model) == before
 
 
 def test_what_can_be_changed_may_be_chosen_beside_what_cannot():

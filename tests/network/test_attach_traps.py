@@ -1,12 +1,14 @@
 """Code in which a module would be called too often, not at all, or on the wrong operand."""
 
+import copy
+
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from network.awkward import Block, Chain
 from stiffnet.errors import StepError
-from stiffnet.network.attach import attach, attached
+from stiffnet.network.attach import attach, attached, detach
 
 X = torch.rand(2, 3, 6, 6)
 
@@ -201,3 +203,38 @@ class Noisy(Block):
 def test_a_block_that_is_random_in_evaluation_takes_modules():
     model = attach(Chain(Noisy).eval(), Half, example=X)
     assert len(attached(model)) == 3
+
+
+class Plain(Block):
+    def forward(self, x):
+        return x + self.rate(x)
+
+
+class CopiesItself(Plain):
+    """Names its own class, which has no place for a module, or takes the class that it is told."""
+
+    kind = None
+
+    def __deepcopy__(self, memo):
+        if self.kind is None:
+            return CopiesItself()
+        new = self.kind.__new__(self.kind)
+        new.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return new
+
+
+def test_a_copy_that_would_lose_its_module_is_refused():
+    model = attach(Chain(CopiesItself).eval(), Half, example=X)
+    with pytest.raises(StepError, match=r"`__deepcopy__` of CopiesItself makes a block without"):
+        copy.deepcopy(model)
+    for block in model.blocks:
+        block.kind = type(block)
+    assert torch.equal(copy.deepcopy(model)(X), model(X))
+    copy.deepcopy(detach(model))
+
+
+def test_a_traced_graph_is_refused():
+    model = fx.symbolic_trace(Chain(Plain).eval())
+    with pytest.raises(StepError, match=r"3 of 3 steps.*graph of `torch.fx`.*before it is traced"):
+        attach(model, Half, example=X)
+    assert torch.equal(copy.deepcopy(model)(X), model(X))

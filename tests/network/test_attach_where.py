@@ -13,7 +13,7 @@ from stiffnet.attention import SE
 from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.network import positions as table
 from stiffnet.network.attach import attach, attached, detach
-from stiffnet.network.channels import channel_axis
+from stiffnet.network.channels import LARGER, channel_axis, steady_axis
 from stiffnet.network.example import example_for
 from stiffnet.network.positions import Position, register_positions
 from stiffnet.network.where import top_k
@@ -249,6 +249,12 @@ CONV, LINEAR = nn.Conv2d(24, 24, 1), nn.Linear(24, 24)
 )
 def test_the_axis_of_the_channels_is_told_by_widths_and_squares(shape, branch, axis):
     assert channel_axis(shape, branch) == axis
+
+
+def test_a_larger_input_is_larger_along_every_axis_of_positions():
+    for shape in ((2, 8, 8), (2, 8, 8, 8), (2, 8, 8, 8, 8)):
+        for larger in LARGER:
+            assert steady_axis(shape, tuple(larger(torch.zeros(shape)).shape)) == 1
 
 
 def test_channels_are_not_taken_for_a_width_of_the_same_length():

@@ -112,16 +112,16 @@ def test_comments_and_lines_stay():
     assert rewritten(before, gate(1)) == textwrap.dedent(after).strip("\n")
 
 
-def test_turns_of_loops_are_counted():
+def test_turns_of_loops_are_told_apart():
     before = """
         for i, h in f:
             x = x + sum(g(y) + y for y in h)
         return x
     """
     after = """
-        for _turn_0, (i, h) in enumerate(f):
+        for _turn_0, (i, h) in self.in_turns(f):
             x = x + sum(self.gate_in_loop((0, 'forward', 0, 0), (_turn_0, _turn_1,), g(y)) + y \
-for _turn_1, (y) in enumerate(h))
+for _turn_1, (y) in self.in_turns(h))
         return x
     """
     gates = gate(0, loop=(0, 0)), gate(0, child="b", loop=(0, 1))

@@ -215,6 +215,7 @@ BAD_BATCHES = {
     "labels with fractions": ([(images(2), torch.tensor([0.5, 1]))], DataError, "torch.float32"),
     "too few labels": ([(images(2), torch.tensor([1]))], DataError, r"shape \(1,\)"),
     "three parts": ([[images(2)] * 3], DataError, "list of 3 parts"),
+    "a detector's images": ([[torch.rand(3, 6, 6)] * 2], DataError, r"list of 2.*`{'images': "),
     "a label too large": ([(images(2), torch.tensor([0, 3]))], DataError, "Sample 1 has label 3"),
     "a negative label": ([(images(2), torch.tensor([-1, 0]))], DataError, "Sample 0 has label -1"),
     "labels now and then": (
@@ -232,6 +233,12 @@ def test_a_bad_batch_gets_one_sentence(batches, error, words):
     with pytest.raises(error, match=words) as caught:
         measure(classifier(*RATES), batches)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("loader", [None, 5, images(2)], ids=["None", "a number", "a tensor"])
+def test_what_is_no_series_of_batches_is_refused(loader):
+    with pytest.raises(DataError, match=r"loader is of type .*no series of batches.*`\[images\]`"):
+        measure(known_rates(*RATES), loader)
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"keep": -1}])

@@ -10,6 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from stiffnet.errors import StepError
+from stiffnet.network.attach import attach, attached, detach
+from stiffnet.observe.measure import measure
+from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import steps
 from trajectory.networks import Encoder, known_rates
 
@@ -386,6 +389,23 @@ def test_an_example_that_does_not_fit_is_refused_with_the_reason():
         steps(known_rates(1.0), torch.rand(2, 5, dtype=torch.float64))
     with pytest.raises(StepError, match="example batch is empty"):
         steps(known_rates(1.0), torch.rand(0, 6))
+    for nothing in (None, [], "an image"):
+        with pytest.raises(StepError, match="example for Sequential holds no tensor"):
+            steps(known_rates(1.0), nothing)
+
+
+def test_what_is_no_network_is_refused():
+    calls = (
+        lambda: steps(None, X),
+        lambda: record("resnet18").__enter__(),
+        lambda: measure(None, [X]),
+        lambda: attach(None, "se"),
+        lambda: attached(None),
+        lambda: detach(None),
+    )
+    for call in calls:
+        with pytest.raises(StepError, match=r"A network is wanted, and something of type"):
+            call()
 
 
 class AddEither(nn.Module):

@@ -1,5 +1,7 @@
 """Instance-enhanced batch normalisation: a batch norm whose weight looks at the input."""
 
+import sys
+from collections.abc import Iterator
 from typing import Any, Self, final
 
 import torch
@@ -103,6 +105,19 @@ class GatedNorm(Attention, nn.BatchNorm2d):
         return batch_normed(
             rate, mean, variance, batches, affine, self.training, self.momentum, self.eps
         )
+
+    def named_children(self) -> Iterator[tuple[str, nn.Module]]:
+        """Go through its parts, which nobody may move into a norm that would not call them.
+
+        Raises:
+            StepError: If it is being converted, as all batch norms are, to torch's SyncBatchNorm.
+        """
+        if sys._getframe(1).f_code.co_name.startswith("convert_sync"):  # torch's, timm's, apex's
+            raise StepError(
+                f"A SyncBatchNorm in the place of {type(self).__name__} would lose its gate. Use "
+                "`stiffnet.train.synced_norms.synchronise(model)`, which keeps it."
+            )
+        return super().named_children()
 
     def extra_repr(self) -> str:
         """Show the norm's own settings."""

@@ -115,9 +115,11 @@ def places(source: Path) -> tuple[Path, Path]:
 def refuse_strangers(folder: Path) -> None:
     """Let a folded network be replaced by a new one, and nothing else."""
     from stiffnet.errors import CheckpointError, FoldError
+    from stiffnet.files import is_temporary
+    from stiffnet.network.folded import PARTS
     from stiffnet.network.model_folder import FOLDED, read_folder
 
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or all(is_temporary(path.name, PARTS) for path in folder.iterdir()):
         return
     try:
         form = read_folder(folder).form

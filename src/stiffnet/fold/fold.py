@@ -82,6 +82,8 @@ def fold(
             usual.enter_context(torch.autocast(kind, enabled=False))
         usual.enter_context(own_caches(model))
         args, kwargs = as_arguments(example_for(copied(model)) if example is None else example)
+        if any(tensor.ndim and not len(tensor) for tensor in tensors_in((args, kwargs))):
+            raise FoldError("The example is empty, and proves nothing. Give at least one sample.")
         tell = on_stage or (lambda: None)
         return _fold(model, args, kwargs, fuse=fuse, branches=branches, passes=passes, tell=tell)
 

@@ -167,6 +167,9 @@ class Reading(Watch):
         before = len(frame.nodes)
         super().saw(func, args, kwargs, result)
         made = [node for node in frame.nodes[before:] if node.op != "argument"]
+        results = args[0] if name == "__setitem__" else result
+        own = {frame.find(tensor) for tensor in tensors_in(results)}
+        self.overwritten.update(node for node in made if node not in own)
         for index, node in enumerate(made):
             self.ops[node] = Op(node, func, *given, index)
 

@@ -63,6 +63,11 @@ def attach(
     module, and every parameter keeps its name: old weights load, and only the new modules' are
     missing. `detach` undoes it. Attach before compiling, wrapping and making an optimizer.
 
+    Where a loop takes several steps, each has a module of its own, known by the layer that the loop
+    goes to (``for layer in self.layers``) or else, as in ``for i in range(n)``, by the number of
+    the turn: such a loop must always begin where it began on the example. A turn that was not
+    taken then is refused.
+
     Args:
         model: Any network; `copy.deepcopy` it first to keep both. Networks without residual steps
             have named positions instead, see `register_positions`.

@@ -32,9 +32,11 @@ def padded(tensor: Tensor) -> Tensor:
 
 
 def doubled(tensor: Tensor) -> Tensor:
-    """Make an image or signal twice as wide, for networks that cut it into fixed windows."""
-    is_map = tensor.is_floating_point() and tensor.ndim > 2
-    return torch.cat([tensor, tensor], dim=-1) if is_map else tensor
+    """Make an image or signal twice as large each way, for networks of fixed windows."""
+    if tensor.is_floating_point() and tensor.ndim > 2:
+        for axis in range(2, tensor.ndim):
+            tensor = torch.cat([tensor, tensor], dim=axis)
+    return tensor
 
 
 LARGER = (padded, doubled)

@@ -24,7 +24,10 @@ from stiffnet.network.source import (
 Kind = Literal["addition", "result", "argument"]
 
 
-EVERY = (-1,)
+Turn = tuple[int | str, ...]
+"""Of every loop around an addition: the path of the layer that it has come to, or a number."""
+
+EVERY: Turn = (-1,)
 """In the place of a turn: the gate is for all, and is called with the turn too."""
 
 
@@ -41,7 +44,7 @@ class Spot:
     """Which of the additions in the method's text it is."""
     operand: int = 0
     """Which operand of the addition is the rate."""
-    loop: tuple[int, ...] | None = None
+    loop: Turn | None = None
     """In which iteration of the loops around the addition; None where there is one gate for all."""
 
 
@@ -56,6 +59,8 @@ class Gate:
     spot: Spot
     with_state: bool = False
     """It is called with the state too."""
+    turns: tuple[Turn, ...] = ()
+    """Of one in a loop: all turns that the loop took, with a gate or without."""
 
 
 @dataclass
@@ -116,7 +121,7 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
             call = _Call(method.self_name, group, f"_state_{number}", indices)
             _gate_operand(text, method, node, operand, call)
     for loop, name in loops.items():
-        _count(text, loop, name)
+        _count(text, loop, name, method.self_name)
     for other in other_ways(method, gated):
         _watch(text, method, other)
     return text.result()
@@ -329,11 +334,11 @@ def loops_around(method: Method, node: ast.AST) -> list[ast.AST]:
     return found[::-1]
 
 
-def _count(text: _Text, loop: ast.AST, name: str) -> None:
-    """Make a loop count its turns in a variable."""
+def _count(text: _Text, loop: ast.AST, name: str, owner: str) -> None:
+    """Make a loop keep in a variable which turn it takes."""
     target, over = loop.target, loop.iter  # type: ignore[attr-defined]
     text.wrap(text.at(begin(target)), text.at(stop(target)), f"{name}, (", ")")
-    text.wrap(text.at(begin(over)), text.at(stop(over)), "enumerate(", ")")
+    text.wrap(text.at(begin(over)), text.at(stop(over)), f"{owner}.in_turns(", ")")
 
 
 def _gate_results(text: _Text, method: Method, gates: Sequence[Gate]) -> None:

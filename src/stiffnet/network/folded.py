@@ -1,6 +1,7 @@
 """A folded network in a folder of its own: what it is now, and what it was made of."""
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,11 +9,14 @@ from torch import nn
 
 from stiffnet.attention.asr import PREFIX
 from stiffnet.errors import FoldError
+from stiffnet.files import MARK, sweep_temporaries
 from stiffnet.network.deployed import Change, changed
 from stiffnet.network.load import LoadedModel, create_model
-from stiffnet.network.model_folder import FOLDED, Fact, write_folder
+from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact, write_folder
 from stiffnet.network.spelling import NONE, Option, read_attention
 from stiffnet.network.structure import STRUCTURE, structure_part
+
+PARTS = (MANIFEST, WEIGHTS, STRUCTURE)
 
 
 def write_folded(
@@ -24,6 +28,8 @@ def write_folded(
     made_by: Mapping[str, Fact],
 ) -> Path:
     """Write a folded network to a folder that `open_model` takes.
+
+    A new folder is whole or not there: it is written beside its place, under another name.
 
     Args:
         path: Folder to write to.
@@ -43,17 +49,28 @@ def write_folded(
     every = (*source.changes, *changes)
     _prove(model, every, source.name, options)
     facts = {**source.made_by, **({"attention": folded} if folded else {}), **made_by}
-    return write_folder(
-        path,
-        model,
-        name=source.name,
-        options=options,
-        classes=source.classes,
-        preparation=source.preparation,
-        made_by=facts,
-        form=FOLDED,
-        parts={STRUCTURE: structure_part(every)},
-    )
+    folder = Path(path)
+    beside = folder.with_name(f"{MARK}{folder.name}")
+    place = folder if folder.exists() else beside
+    shutil.rmtree(beside, ignore_errors=True)  # of one that was killed
+    sweep_temporaries(folder, PARTS)
+    try:
+        write_folder(
+            place,
+            model,
+            name=source.name,
+            options=options,
+            classes=source.classes,
+            preparation=source.preparation,
+            made_by=facts,
+            form=FOLDED,
+            parts={STRUCTURE: structure_part(every)},
+        )
+        if place is beside:
+            beside.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return folder
 
 
 def split_attention(text: str) -> tuple[str | None, str | None]:

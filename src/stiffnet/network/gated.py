@@ -7,7 +7,7 @@ of its code are what they were, and giving the class back undoes it. A gate is a
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Optional
 from weakref import WeakValueDictionary
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from stiffnet.errors import StepError
-from stiffnet.network.edits import EVERY, Gate, with_gates
+from stiffnet.network.edits import EVERY, Gate, Turn, with_gates
 from stiffnet.network.source import Method, Unreadable, method_of_class
 
 CHILD = "step_size"
@@ -50,15 +50,44 @@ class Gated:
         reduced: Any = super().__reduce_ex__(2)
         return _rebuilt, (self.gated_class, self.gated_plan), *reduced[2:]
 
-    def gate_in_loop(
-        self, key: tuple[Any, ...], turn: tuple[int, ...], rate: Any, state: Any = None
-    ) -> Any:
-        """Call the gates of one turn of a loop."""
-        for gate in self.gated_plan.gates:
-            spot = gate.spot
-            if (spot.depth, spot.method, spot.number, spot.operand) != key:
+    def in_turns(self, over: Iterable[Any]) -> Iterator[tuple[int | str, Any]]:
+        """Go through a loop; tell turns by the path of the layer that they are for, or number them.
+
+        So a loop that begins at a later layer comes to the gates of that layer.
+        """
+        paths = {module: path for path, module in self.named_modules()}  # type: ignore[attr-defined]
+        met: list[str] = []
+        for number, item in enumerate(over):
+            parts = item if isinstance(item, tuple) else (item,)
+            modules = [part for part in parts if isinstance(part, nn.Module)]
+            layers = [paths[module] for module in modules if module in paths]
+            if not layers:
+                yield number, item
                 continue
-            module = getattr(self, gate.child)
+            met.append(layers[0])
+            again = met.count(layers[0])
+            yield (layers[0] if again == 1 else f"{layers[0]}, call {again}"), item
+
+    def gate_in_loop(self, key: tuple[Any, ...], turn: Turn, rate: Any, state: Any = None) -> Any:
+        """Call the gates of one turn of a loop.
+
+        Raises:
+            StepError: If the loop did not take this turn when they were attached.
+        """
+        here = [
+            gate
+            for gate in self.gated_plan.gates
+            if (gate.spot.depth, gate.spot.method, gate.spot.number, gate.spot.operand) == key
+        ]
+        known = [seen for gate in here for seen in gate.turns]
+        if known and turn not in known:
+            raise StepError(
+                f"A {type(self).__name__} takes a turn of its loop ({_said(turn)}) that it did not "
+                f"take when modules were attached to its steps ({len(set(known))} turns), so that "
+                "there is no module for it. Detach, and attach on an `example` that takes all."
+            )
+        for gate in here:
+            spot, module = gate.spot, getattr(self, gate.child)
             if spot.loop == EVERY:
                 rate = module(rate, state, turn)
             elif spot.loop in (None, turn):
@@ -73,6 +102,10 @@ class Gated:
         else:
             _refuse_elsewhere(self, rate, state)
         return rate
+
+
+def _said(turn: Turn) -> str:
+    return ", ".join(repr(part) if isinstance(part, str) else f"number {part + 1}" for part in turn)
 
 
 def _refuse_elsewhere(block: Any, rate: Any, state: Any) -> None:
@@ -113,6 +146,11 @@ def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, typ
     Raises:
         Unreadable: If the source of a method cannot be had or changed.
     """
+    if issubclass(original, fx.GraphModule):
+        raise Unreadable(
+            "it is a graph of `torch.fx`, which makes its code and its copies anew, without the "
+            "module; attach to the network before it is traced"
+        )
     plan = Plan(gates)
     methods = [method_of_class(original, *key) for key in plan.methods]
     plan = replace(plan, sources=tuple(_digest(method.text) for method in methods))
@@ -142,7 +180,25 @@ def _subclass(original: type[nn.Module], plan: Plan, methods: list[Method]) -> t
         base = original.__mro__[depth]
         bases.append(_named(base, (base,), {"patched_depth": depth, **by_depth[depth]}))
     body = {"gated_class": original, "gated_plan": plan, "patched_depth": 0, **by_depth[0]}
+    copying = [name for name in ("__copy__", "__deepcopy__") if hasattr(original, name)]
+    body |= {name: _checked(name) for name in copying}
     return _named(original, tuple(bases), body)
+
+
+def _checked(name: str) -> Callable[..., nn.Module]:
+    """A method by which blocks are copied, seen to keep the gates."""
+
+    def copied(self: Any, *memo: Any) -> nn.Module:
+        made: nn.Module = getattr(self.gated_class, name)(self, *memo)
+        gates = self.gated_plan.gates
+        if gates_of(made) != gates or any(gate.child not in made._modules for gate in gates):
+            raise StepError(
+                f"The `{name}` of {type(self).__name__} makes a block without the attached module. "
+                "Detach before copying, or let it copy `type(self)` and all children."
+            )
+        return made
+
+    return copied
 
 
 def _named(like: type, bases: tuple[type, ...], body: dict[str, Any]) -> type[Any]:

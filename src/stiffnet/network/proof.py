@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stiffnet.network.edits import EVERY, Gate, Spot
+from stiffnet.network.edits import EVERY, Gate, Spot, Turn
 from stiffnet.network.gated import gates_of, keep_in_python, put
 from stiffnet.network.source import Unreadable
 from stiffnet.trajectory.graph import tensors_in
@@ -83,7 +83,7 @@ def prove(
             "module would change more than the step"
         )
     return {
-        path: (*gates_of(model.get_submodule(path)), *_placed(path, asked, turns))
+        path: (*gates_of(model.get_submodule(path)), *_placed(path, asked, turns, probes))
         for path, asked in by_block.items()
     }
 
@@ -125,9 +125,9 @@ class _Probe(nn.Module):
     def __init__(self, block: str, spot: Spot, wanted: set[int]) -> None:
         super().__init__()
         self.block, self.spot, self.wanted = block, spot, wanted
-        self.calls: list[tuple[Tensor, Any, tuple[int, ...]]] = []
+        self.calls: list[tuple[Tensor, Any, Turn]] = []
 
-    def forward(self, rate: Tensor, state: Any = None, turn: tuple[int, ...] = ()) -> Tensor:
+    def forward(self, rate: Tensor, state: Any = None, turn: Turn = ()) -> Tensor:
         copy = rate.clone()
         self.calls.append((copy, state, turn))
         return copy
@@ -184,9 +184,9 @@ class _Watched(Places):
                 self.added[id(copy)] = (path, number)
 
 
-def _turns(probes: list[_Probe], added: dict[int, Number]) -> dict[Number, tuple[int, ...]]:
+def _turns(probes: list[_Probe], added: dict[int, Number]) -> dict[Number, Turn]:
     """For every addition that was wanted, in which turn of its loops it happened."""
-    turns: dict[Number, tuple[int, ...]] = {}
+    turns: dict[Number, Turn] = {}
     for probe in probes:
         if probe.spot.kind != "addition":
             if not probe.calls:
@@ -216,11 +216,14 @@ _SEVERAL = (
 )
 
 
-def _placed(path: str, asked: list[Wish], turns: dict[Number, tuple[int, ...]]) -> Iterator[Gate]:
+def _placed(
+    path: str, asked: list[Wish], turns: dict[Number, Turn], probes: list[_Probe]
+) -> Iterator[Gate]:
     taken: set[Spot] = set()
     for wish in asked:
-        spot = wish.gate.spot
+        spot, seen = wish.gate.spot, ()
         if spot.loop is not None:
+            seen = _all_turns(path, spot, probes)
             own = {turns[path, number] for number in wish.numbers}
             if len(own) != 1:
                 raise Unreadable("its loops do not take the same turns in every call")
@@ -228,7 +231,13 @@ def _placed(path: str, asked: list[Wish], turns: dict[Number, tuple[int, ...]]) 
         if spot in taken:
             raise Unreadable(_SEVERAL)
         taken.add(spot)
-        yield replace(wish.gate, spot=spot)
+        yield replace(wish.gate, spot=spot, turns=seen)
+
+
+def _all_turns(path: str, spot: Spot, probes: list[_Probe]) -> tuple[Turn, ...]:
+    """All turns of the loops around an expression, in the order of the pass."""
+    calls = [probe.calls for probe in probes if probe.block == path and probe.spot == spot]
+    return tuple(dict.fromkeys(turn for each in calls for _, _, turn in each))
 
 
 def agree(one: list[Tensor], other: list[Tensor]) -> bool:

@@ -73,6 +73,11 @@ def measure(
     for name, value, least in (("limit", limit, 1), ("keep", keep, 0)):
         if value is not None and value < least:
             raise DataError(f"`{name}` is {value}. Give {least} or more.")
+    if isinstance(loader, Tensor) or not hasattr(loader, "__iter__"):
+        raise DataError(
+            f"The loader is of type {type(loader).__name__}, which is no series of batches. Give a "
+            "data loader, or a list such as `[images]`."
+        )
     network = unwrap(model)
     seen = _Seen(keep)
     run: _Run | None = None
@@ -292,6 +297,12 @@ def _split(batch: Any) -> tuple[Any, Tensor | None]:
     if isinstance(batch, Mapping):
         inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
         labels = batch.get("labels")
+    elif _are_images(batch):
+        raise DataError(
+            f"A batch is a list of {len(batch)} tensors of {batch[0].ndim} axes, as detectors take "
+            "their images. Give such a list by the name that the model has for it, as in "
+            "`{'images': [...]}`."
+        )
     elif isinstance(batch, list | tuple) and len(batch) in (1, 2):
         inputs, labels = batch[0], batch[1] if len(batch) == 2 else None
     else:
@@ -303,6 +314,18 @@ def _split(batch: Any) -> tuple[Any, Tensor | None]:
             "Give images, a pair (images, labels), or a dictionary of the model's arguments."
         )
     return inputs, _as_labels(labels, samples_in(inputs))
+
+
+def _are_images(batch: Any) -> bool:
+    """Whether a batch is a list of single images, and not a pair of images and labels."""
+    return (
+        isinstance(batch, list)
+        and len(batch) > 1
+        and all(
+            isinstance(part, Tensor) and part.is_floating_point() and part.ndim == 3
+            for part in batch
+        )
+    )
 
 
 def _as_labels(labels: Any, samples: int) -> Tensor | None:

@@ -24,6 +24,7 @@ from torch.nn.modules.module import (
 from torch.overrides import TorchFunctionMode
 
 from stiffnet.trajectory.functions import PERMUTATIONS, name_of, order_of, values_read
+from stiffnet.trajectory.memory import is_twin, memory_of, part_at, reached
 from stiffnet.trajectory.origins import Below, Origins
 
 ADDITIONS = frozenset(("add", "add_", "sub", "sub_"))
@@ -112,6 +113,9 @@ class Node:
         return f"<{self.index} {self.op} {self.shape}>"
 
 
+Sharing = dict[int | None, dict[int, Tensor]]
+
+
 @dataclass(eq=False)
 class Frame:
     """One call of one module, and the values that its own code handled."""
@@ -124,6 +128,7 @@ class Frame:
     returned: list[Node] = field(default_factory=list)
     result_shapes: list[tuple[int, ...]] = field(default_factory=list)
     newest: dict[int, Node] = field(default_factory=dict)  # of every tensor, in whatever frame
+    sharing: Sharing = field(default_factory=dict)  # tensors by their memory, in whatever frame
     _values: dict[int, tuple[Tensor, Node | None]] = field(default_factory=dict)
 
     def new(self, op: str, tensor: Tensor, **details: Any) -> Node:
@@ -139,10 +144,15 @@ class Frame:
         """Say which node `tensor` is from now on; None where it depends on no input any more."""
         tensor = unwrapped(tensor)
         self._values[id(tensor)] = (tensor, node)
+        self.keep(tensor)
         if node is None:
             self.newest.pop(id(tensor), None)
         elif node.op != "argument" and node.frame is self:
             self.newest[id(tensor)] = node
+
+    def keep(self, tensor: Tensor) -> None:
+        """Know that `tensor` lies where it does, should something be written there."""
+        self.sharing.setdefault(memory_of(tensor), {})[id(tensor)] = tensor
 
     def find(self, tensor: Tensor) -> Node | None:
         """Return the node of a tensor that depends on the network's input, else None."""
@@ -291,6 +301,7 @@ class Watch(ModuleStack):
         self._stack: list[Frame] = []
         self._clock = itertools.count()
         self._newest: dict[int, Node] = {}
+        self._sharing: Sharing = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._functions = _Functions(self)
 
@@ -318,7 +329,7 @@ class Watch(ModuleStack):
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Open a frame, and name its arguments."""
         parent = self._stack[-1] if self._stack else None
-        frame = Frame(path, module, parent, self._clock, newest=self._newest)
+        frame = Frame(path, module, parent, self._clock, newest=self._newest, sharing=self._sharing)
         self._stack.append(frame)
         for tensor in tensors_in(self._inputs if parent is None else args):
             if parent is None:
@@ -346,6 +357,7 @@ class Watch(ModuleStack):
             self.totals = dict(self._counts)
             self.origins.close()
             self._newest.clear()
+            self._sharing.clear()
             for done in self.frames:
                 done.close()
 
@@ -368,9 +380,11 @@ class Watch(ModuleStack):
         if name in KINDS and self._numbering:
             number = self._counts[frame.path, KINDS[name]]
             self._counts[frame.path, KINDS[name]] += 1
+        part = None
         if name == "__setitem__":
-            result = args[0]
-        read = tensors_in(values_read(name, args, kwargs))
+            result, part = args[0], part_at(*args[:2])
+        whole = part is not None and part is not result and part.numel() == result.numel()
+        read = tensors_in(args[2:] if whole else values_read(name, args, kwargs))
         inputs = tuple(node for tensor in read if (node := frame.find(tensor)))
         values = operands_of(args, kwargs) if name in KINDS else ()
         if name in FUSED:
@@ -379,9 +393,7 @@ class Watch(ModuleStack):
         self._note_origins(frame, name, (args, kwargs), result, inputs)
         if name == "add" and any(type(value) in (int, float) and value == 0 for value in values):
             name = "positive"  # ``sum([x, y])`` begins at 0
-        if not inputs:
-            return
-        for tensor in tensors_in(result):
+        for tensor in tensors_in(result if inputs else ()):
             same = name in SAME_VALUES and frame.find(tensor) in inputs
             if not same:
                 frame.new(
@@ -394,20 +406,33 @@ class Watch(ModuleStack):
                     sums=name in ADDITIONS and len(inputs) > 1,
                     order=order_of(func, args, kwargs) if name in PERMUTATIONS else (),
                 )
-        written = (name.endswith("_") and not name.startswith("__")) or name == "__setitem__"
-        if written and args and isinstance(args[0], Tensor):
-            self._wrote(frame, args[0])
+        for tensor in _written(name, args, kwargs, result):
+            self._wrote(frame, tensor, tensor if part is None else part)
 
-    @staticmethod
-    def _wrote(frame: Frame, part: Tensor) -> None:
-        """What a view was written into has those values too, also where other code has it."""
-        whole = None if part.is_inference() else part._base
-        if whole is None or unwrapped(part) is not part:
+    def _wrote(self, frame: Frame, whole: Tensor, part: Tensor) -> None:
+        """What was written is in all tensors that lie there, also where other code has them."""
+        memory = memory_of(whole) if unwrapped(whole) is whole else None
+        if memory is None:
             return
-        node, before = frame.find(part), frame.find(whole)
-        if node is not None and node is not before:
-            inputs = (node,) if before is None else (before, node)
-            frame.new("__setitem__", whole, inputs=inputs)
+        node, others = frame.find(whole), dict(frame.sharing.get(memory, {}))
+        if not whole.is_inference() and whole._base is not None:
+            others[id(whole._base)] = whole._base
+        for other, inside in reached(part, whole, others.values()):
+            if node is None:  # constants
+                if inside:
+                    frame.name(other, None)
+                    self.origins.made("", [whole], [other])
+            elif is_twin(whole, other):
+                frame.name(other, node)
+            elif inside and other.numel() < whole.numel():
+                frame.new("__getitem__", other, inputs=(node,))
+            elif inside:
+                plain = whole.is_contiguous() and other.is_contiguous()
+                frame.new("view" if plain else "permute", other, inputs=(node,))
+            else:
+                before = frame.find(other)
+                both = (node,) if before is None else (before, node)
+                frame.new("__setitem__", other, inputs=both)
 
     def _note_origins(
         self, frame: Frame, name: str, given: Any, result: Any, inputs: tuple[Node, ...]
@@ -429,6 +454,8 @@ class Watch(ModuleStack):
         for tensor in results:
             if frame.find(tensor) is not None:  # written over
                 frame.name(tensor, None)
+            elif tensor._is_view():
+                frame.keep(tensor)
 
     @contextmanager
     def calling(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
@@ -471,3 +498,14 @@ class _Functions(TorchFunctionMode):
 
 def _is_linear(name: str, data_inputs: int) -> bool:
     return name in LINEAR or (name in PRODUCTS and data_inputs == 1)
+
+
+def _written(name: str, args: Any, kwargs: Mapping[str, Any], result: Any) -> Iterator[Tensor]:
+    """What a function writes into: it says so by its name, or gives back what it was given."""
+    if "out" in kwargs:
+        yield from tensors_in(kwargs["out"])
+        return
+    first = args[0] if args else kwargs.get("input")
+    in_place = (name.endswith("_") and not name.startswith("__")) or name == "__setitem__"
+    if in_place or (result is first and name not in SAME_VALUES):  # ``F.relu(x, inplace=True)``
+        yield from tensors_in(first)

@@ -87,7 +87,8 @@ def record(model: nn.Module, steps: Sequence[Step] | None = None) -> Iterator[Re
         torch.Size([2, 8])
     """
     recording = Recording()
-    with eagerly(model), _Recorder(unwrap(model), steps, recording):
+    network = unwrap(model)
+    with eagerly(model), _Recorder(network, steps, recording):
         yield recording
 
 

@@ -96,7 +96,13 @@ def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
             f"{type(model).__name__} is TorchScript as a whole, which cannot be looked into. "
             "Measure the Python module that it was made from."
         )
-    if any(tensor.ndim and not len(tensor) for tensor in tensors_in((args, kwargs))):
+    given = list(tensors_in((args, kwargs)))
+    if not given:
+        raise StepError(
+            f"The example for {type(model).__name__} holds no tensor. Give one batch that the "
+            "network takes, such as a tensor of images."
+        )
+    if any(tensor.ndim and not len(tensor) for tensor in given):
         raise StepError("The example batch is empty. Give at least one sample.")
     (found, strange), (other, otherwise) = (
         _additions(model, args, kwargs, size) for size in PROBE_BATCHES

@@ -12,12 +12,23 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
+from stiffnet.errors import StepError
+
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the network inside `torch.compile`, data-parallel and Fabric wrappers."""
+    """Return the network inside `torch.compile`, data-parallel and Fabric wrappers.
+
+    Raises:
+        StepError: If what was given is no network.
+    """
     from lightning_fabric.wrappers import _FabricModule
     from torch._dynamo import OptimizedModule
 
+    if not isinstance(model, nn.Module):
+        raise StepError(
+            f"A network is wanted, and something of type {type(model).__name__} was given. Give a "
+            "`torch.nn.Module`."
+        )
     parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel, _FabricModule)
     while True:
         if isinstance(model, OptimizedModule):
