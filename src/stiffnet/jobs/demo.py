@@ -16,6 +16,7 @@ from stiffnet.jobs.train import followed
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.folded import write_folded
 from stiffnet.network.load import LoadedModel, open_model
+from stiffnet.network.model_folder import Fact
 from stiffnet.observe.measure import measure
 from stiffnet.report.folded import FoldView, Form
 from stiffnet.results.stiffness import StiffnessReport
@@ -125,7 +126,7 @@ def _fold(
     """Write the folded network, and run it as it was written, beside the trained and the fused."""
     [(images, _)] = test.batches(trained.preparation, batch_size=TIMED, limit=TIMED)
     folded, fused = (fold(trained.model, images, fuse=fuse, passes=0) for fuse in (False, True))
-    made_by = {"folded_by": COMMAND, "source": str(source), "fuse": False}
+    made_by: dict[str, Fact] = {"folded_by": COMMAND, "source": str(source), "fuse": False}
     write_folded(out, folded.model, folded.report.changes, source=trained, made_by=made_by)
     models = {"folded": open_model(out).model, "fused": fused.model}
     with watcher.progress("timing the forms of the network", 1) as advance:
