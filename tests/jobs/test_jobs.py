@@ -4,6 +4,7 @@ import shutil
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -119,11 +120,13 @@ def test_a_training_prints_nothing_and_writes_what_its_command_writes(
         assert (tmp_path / "run" / part).read_bytes() == (trained / part).read_bytes(), part
     assert open_model("run/final").made_by == open_model(trained / "final").made_by
     capfd.readouterr()
-    watcher = Everything()
+    watcher, tracker = Everything(), Mock()
+    monkeypatch.setattr("stiffnet.jobs.train.open_tracker", lambda *args: tracker)
     again = train(MODEL, DATA, settings=SETTINGS, attention="asr:se+se", out="run", again=True,
-                  watcher=watcher)  # fmt: skip
+                  trackers=["tensorboard"], watcher=watcher)  # fmt: skip
     assert capfd.readouterr() == ("", "")
     assert watcher.rows == again.result.history
+    assert tracker.mock_calls == [*map(call.log, watcher.rows), call.close()]
     done = train(resume=True, out="run", watcher=watcher)
     assert done.recipe == again.recipe
     assert done.result.history == again.result.history
