@@ -22,9 +22,9 @@ import stiffnet
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.images import ImageSet, Preparation
 from stiffnet.data.order import epoch_batches
+from stiffnet.devices import make_fabric
 from stiffnet.train.build import make_trainee
 from stiffnet.train.loop import Lesson, train_epoch
-from stiffnet.train.ranks import make_fabric
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.stopping import Stop

@@ -286,11 +286,11 @@ def test_a_signal_amid_the_images_ends_it_and_leaves_the_old_files(tmp_path, num
 
 DAWDLING = """
 import contextlib, sys, time
-import stiffnet.cli.measure
 from stiffnet.cli.main import main
+from stiffnet.cli.terminal import Terminal
 
 @contextlib.contextmanager
-def dawdling(what, total):
+def dawdling(self, what, total):
     seen = []
     def advance(amount):
         seen.append(amount)
@@ -299,7 +299,7 @@ def dawdling(what, total):
             time.sleep(100)
     yield advance
 
-stiffnet.cli.measure.progress = dawdling
+Terminal.progress = dawdling
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -107,7 +107,7 @@ def test_a_checkpoint_goes_beside_itself_and_is_not_folded_twice(run, capsys):
     assert main(["fold", "run/best"]) == 0
     assert "The folded network: run/best-folded" in capsys.readouterr().out
     assert main(["fold", "run/best-folded"]) == 2
-    assert "run/best-folded is folded already" in capsys.readouterr().err
+    assert "run/best-folded is already folded" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_images_that_are_gone_are_a_note_unless_asked_for(run, capsys):
     manifest.write_text(sealed(content))
     assert main(["fold", "run"]) == 0
     said = capsys.readouterr()
-    assert "the run's own images cannot be compared on, so only random ones are" in said.err
+    assert "only random images are compared, as the run's own cannot be" in said.err
     assert "8 random and 0 real" in said.out
     assert main(["fold", "run", "--data", "cifar10:gone"]) == 3
 
@@ -165,14 +165,16 @@ def nothing(run):
 
 
 BAD = {
-    "nowhere": (nothing, ["none"], 2, "none is neither a run nor a model folder"),
+    "nowhere": (nothing, ["./none"], 6, "none is not a folder"),
+    "an unknown model": (nothing, ["resnet5o"], 2, "Did you mean 'resnet50'"),
+    "a name without weights": (nothing, ["resnet18"], 2, "its weights would be random. Give them"),
     "an unfinished run": (unfinished, ["run"], 2, "is not finished. Finish it with"),
     "a damaged one": (damaged, ["run"], 5, "weights.safetensors"),
-    "a folder of somebody's": (occupied, ["run"], 2, "run/folded holds something else"),
-    "a trained network": (nothing, ["run", "--out", "run/best"], 2, "run/best holds something"),
-    "the source": (nothing, ["run", "--out", "run/final"], 2, "run/final is what is being folded"),
+    "a folder of somebody's": (occupied, ["run"], 2, "run/folded contains something other than"),
+    "a trained network": (nothing, ["run", "--out", "run/best"], 2, "run/best contains"),
+    "the source": (nothing, ["run", "--out", "run/final"], 2, "run/final is the network that"),
     "the source, otherwise spelled": (
-        linked, ["run", "--out", "./run/../again"], 2, "is what is being folded, and stays",
+        linked, ["run", "--out", "./run/../again"], 2, "is the network that is being folded",
     ),
     "the run's weights": (
         nothing, ["run", "--program", "run/final/weights.safetensors"], 2,
@@ -226,7 +228,7 @@ def test_a_folded_network_is_not_replaced_by_what_is_made_of_it(run, capsys):
     assert main(["fold", "run/best"]) == 0
     before = content(run)
     assert main(["fold", "run/best-folded", "--fuse", "--out", "run/best-folded"]) == 2
-    assert "run/best-folded is what is being folded, and stays" in capsys.readouterr().err
+    assert "run/best-folded is the network that is being folded" in capsys.readouterr().err
     assert content(run) == before
 
 

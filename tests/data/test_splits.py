@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stiffnet.data import open_data, open_splits
+from stiffnet.data import open_data, open_splits, spec_of_tests
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
 from stiffnet.data.splits import agreeing
@@ -32,10 +32,18 @@ def test_a_folder_is_opened_by_its_splits(tmp_path, training, testing):
     assert open_data(tmp_path, "test").root == tmp_path / testing
 
 
-def test_val_comes_before_test_in_training_and_a_name_is_taken_at_its_word(tmp_path):
+@pytest.mark.parametrize("others", [["test"], ["val", "test"], ["validation", "valid", "test"]])
+def test_one_rule_says_which_folder_has_the_test_images(tmp_path, others):
+    make(tmp_path, **{name: ["a"] for name in ("train", *others)})
+    _, test = open_splits(tmp_path)
+    assert open_data(tmp_path, "test").root == test.root
+    assert open_data(spec_of_tests(tmp_path)).root == test.root
+
+
+def test_val_comes_before_test_and_another_name_is_that_of_a_folder(tmp_path):
     make(tmp_path, train=["a"], val=["a"], test=["a"], extra=["a"])
     assert open_splits(tmp_path)[1].root == tmp_path / "val"
-    for name in ("test", "val", "extra"):
+    for name in ("val", "extra"):
         assert open_data(tmp_path, name).root == tmp_path / name
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
+from stiffnet.devices import make_fabric
 from stiffnet.errors import RecipeError
-from stiffnet.train.ranks import make_fabric
 from stiffnet.train.run import Machinery, run
 from tolerances import RTOL
 from train import faults
@@ -55,5 +55,5 @@ def test_what_needs_the_whole_network_is_refused(tmp_path, monkeypatch, recipe, 
 
 
 def test_a_device_that_is_not_there_is_a_sentence():
-    with pytest.raises(RecipeError, match="This machine cannot do that"):
+    with pytest.raises(RecipeError, match="This machine has no cuda device that torch can use"):
         make_fabric(device="cuda", devices=1)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from stiffnet.cli.command import Command
 from stiffnet.cli.demo import demo
 from stiffnet.cli.fetch import fetch
 from stiffnet.cli.fold import fold
@@ -14,24 +15,25 @@ from stiffnet.cli.train import train
 
 app = typer.Typer(
     name="stiffnet",
-    help="Measure how stiff residual networks are, attach attention to them, fold it away.",
+    help="Measure the stiffness of residual networks, attach attention, and fold it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text: every line of the help is as wide as the terminal
 )
-app.command()(demo)
-app.command()(fetch)
-app.command()(fold)
-app.command()(measure)
-app.command()(stripes)
-app.command()(train)
-app.command("list")(listing)
+app.command(cls=Command)(demo)
+app.command(cls=Command)(fetch)
+app.command(cls=Command)(fold)
+app.command(cls=Command)(measure)
+app.command(cls=Command)(stripes)
+app.command(cls=Command)(train)
+app.command("list", cls=Command)(listing)
 
 
 @app.callback(invoke_without_command=True)
 def _options(
     show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.")
+        bool, typer.Option("--version", help="Show the version and exit.")
     ] = False,
 ) -> None:
     if show_version:

@@ -6,20 +6,20 @@ from typing import Annotated
 
 import typer
 
-from stiffnet.cli.progress import progress
+from stiffnet.cli.terminal import Terminal
 
 
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="cifar10, cifar100 or stl10.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to put it in.")],
 ) -> None:
-    """Fetch a data set from its makers: over https, checked by SHA-256, or not at all."""
+    """Download a data set from its authors, and check its SHA-256."""
     from stiffnet.data.download import SOURCES, download
     from stiffnet.errors import UnknownNameError
     from stiffnet.registry import unknown
 
     if name not in SOURCES:
         raise UnknownNameError(unknown("data set to fetch", name, SOURCES))
-    with progress(f"fetching {name}", SOURCES[name].size) as advance:
+    with Terminal().progress(f"fetching {name}", SOURCES[name].size) as advance:
         download(name, folder, on_bytes=advance)
     print(f"Use it as `--data {shlex.quote(f'{name}:{folder}')}`.")

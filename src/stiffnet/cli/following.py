@@ -1,30 +1,24 @@
 """A training run on the terminal: a bar on stderr, a line for each epoch on stdout."""
 
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from stiffnet.cli.progress import note
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Audience
 from stiffnet.train.tally import Tally
-from stiffnet.train.trackers import Tracker, open_tracker
 
 PATIENCE = 20  # steps between looks at the loss, which wait for the device
 
 
 class Follower(Audience):
-    """Shows a run and hands its rows on."""
+    """Shows a run."""
 
-    def __init__(self, recipe: Recipe, folder: Path, trackers: Sequence[str] = ()) -> None:
-        self.recipe, self.folder, self.wanted = recipe, folder, trackers
-        self.trackers: list[Tracker] = []
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
         self.stack = ExitStack()
         self.bar: Progress | None = None
         self.task = TaskID(0)
@@ -42,11 +36,7 @@ class Follower(Audience):
         self.stack.close()
 
     def begin(self, images: int, done: int) -> None:
-        """Open the bar and the trackers."""
-        for name in self.wanted:
-            tracker = open_tracker(name, self.folder, asdict(self.recipe))
-            self.stack.callback(tracker.close)
-            self.trackers.append(tracker)
+        """Open the bar."""
         console = Console(stderr=True)
         columns = (
             TextColumn("{task.description}"),
@@ -78,12 +68,6 @@ class Follower(Audience):
             f"top-5 {row['test_top5']:.2%}{tns}; {row['images_per_second']:.0f} images/s",
             flush=True,
         )
-        for tracker in self.trackers:
-            tracker.log({key: value for key, value in row.items() if value is not None})
-
-    def note(self, text: str) -> None:
-        """Say it on stderr."""
-        note(text)
 
 
 def _stiffness(row: dict[str, Any]) -> str:

@@ -16,12 +16,12 @@ class Kind(StrEnum):
 
 
 def listing(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(Kind)}.")],
     pattern: Annotated[
-        str, typer.Argument(help="Show only names like this, e.g. 'resnet*'.")
+        str, typer.Argument(metavar="PATTERN", help="List only matching names, e.g. 'resnet*'.")
     ] = "*",
 ) -> None:
-    """List the models, data sets, recipes or attention modules that the other commands take."""
+    """List models, data sets, recipes or attention modules."""
     from stiffnet.errors import UnknownNameError
 
     if kind is Kind.models:
@@ -41,8 +41,8 @@ def listing(
         print(f"{name:{width}}  {about}")
     if kind is Kind.attention and pattern == "*":
         print(
-            "\nASR: any of them but sge, fed a learnt constant, so that it can be folded away: "
-            "asr:se or asr:se,depth=2; asr:vector has no module."
+            "\nASR: each of them except sge can be given a learnt constant, so that it can be "
+            "folded: asr:se or asr:se,depth=2. asr:vector has no module."
         )
 
 

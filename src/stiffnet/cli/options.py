@@ -1,24 +1,86 @@
-"""Options that commands which look at a network on images have in common."""
+"""Options that several commands have in common, and numbers without a range in the help."""
 
-from typing import Annotated
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
-Data = Annotated[
-    str, typer.Option(metavar="D", help="digits, cifar10:DIR, or a folder of class folders.")
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Images at a time; the result is the same, unless a norm uses the batch."
+LARGEST = 2**63 - 1
+
+
+class Device(StrEnum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+    mps = "mps"
+
+
+def number(help: str, *, least: int = 0, most: int = LARGEST) -> Any:
+    """Return an option that takes a whole number."""
+    return typer.Option(metavar="N", parser=_whole(least, most), help=help)
+
+
+def choice(kind: type[StrEnum], help: str) -> Any:
+    """Return an option that takes one of a few words, and lists them."""
+    return typer.Option(metavar="|".join(kind), help=help)
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def whole(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not a whole number.") from None
+        if not least <= value <= most:
+            end = "or more" if most == LARGEST else f"to {most:,}"
+            raise typer.BadParameter(f"{value} is out of range. Give {least} {end}.")
+        return value
+
+    return whole
+
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A timm name, torchvision:NAME, a run folder or a model folder."
     ),
 ]
-Workers = Annotated[int, typer.Option(min=0, help="Processes that decode image files.")]
-Classes = Annotated[
+Data = Annotated[
+    str, typer.Option(metavar="DATA", help="digits, cifar10:DIR, or a folder of class folders.")
+]
+Weights = Annotated[
     str,
     typer.Option(
-        metavar="C",
-        help="What the outputs stand for, where the network does not know: a file with a class "
-        "name a line, or JSON; 'imagenet'; 'data' if they are the data's classes, in order.",
+        metavar="FILE|pretrained",
+        help="A .safetensors or .pth file, or the published weights. By default a folder's own, "
+        "or random ones.",
     ),
 ]
+Attention = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Attention module on every step of a named network, e.g. se or asr:se. A folder "
+        "has its own.",
+    ),
+]
+NumClasses = Annotated[
+    int,
+    number(
+        "Number of outputs of a named network; 0: that of published weights, else the data's.",
+        most=1_000_000,
+    ),
+]
+Limit = Annotated[int, number("Use this many images, evenly chosen; 0: all of them.")]
+BatchSize = Annotated[
+    int,
+    number(
+        "Images at a time. The result is the same, unless a norm uses batch statistics.", least=1
+    ),
+]
+Where = Annotated[Device, choice(Device, "Device to compute on.")]
+Workers = Annotated[int, number("Number of processes that decode image files.")]
+Seed = Annotated[int, number("Random seed for weights that are not given.")]

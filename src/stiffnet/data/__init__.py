@@ -23,9 +23,9 @@ def open_data(spec: str | os.PathLike[str], split: str | None = None) -> ImageSe
     Args:
         spec: A name in `DATA`, with its folder after a colon where it needs one, or a path. A name
             wins over a folder of the same name; write ``./NAME`` for the folder.
-        split: ``"train"`` or ``"test"``; of a folder, the name of the folder within it, where
-            ``val`` or the like does for ``test``. None gives all the digits, a folder's own
-            classes, and of the others the test images.
+        split: ``"train"`` or ``"test"``, as `open_splits` finds them; of a folder also the name of
+            another folder within it. None gives all the digits, a folder's own classes, and of
+            the others the test images.
 
     Raises:
         UnknownNameError: If nothing is called `spec`.
@@ -112,9 +112,8 @@ def _open_folder(place: str, split: str | None) -> ImageFolder:
     root = _folder(place)
     if split is None:
         return image_folder(root)
-    names = {"train": TRAINING, "test": TESTING}.get(split, ())
-    present = (root / split).is_dir() or not names
-    return image_folder(root / split if present else split_folder(root, names))
+    names = {"train": TRAINING, "test": TESTING}.get(split)
+    return image_folder(split_folder(root, names) if names else root / split)
 
 
 def _folder(place: str) -> Path:

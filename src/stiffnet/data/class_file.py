@@ -10,7 +10,7 @@ from stiffnet.data.classes import WORDNET, ClassNames
 from stiffnet.errors import DataError, StorageError
 
 FORMS = (
-    "Give one class name a line in the order of the network's outputs, or JSON: a list of names, "
+    "Give one class name per line in the order of the network's outputs, or JSON: a list of names, "
     '{"0": NAME, ...} or {NAME: 0, ...}.'
 )
 

@@ -19,7 +19,7 @@ from stiffnet.network.load import PRETRAINED, LoadedModel
 
 DATA = "data"  # the data's own classes, in their order
 IMAGENET = "imagenet"
-HOW = "Give `--classes FILE` with a class name a line, in the order of the network's outputs"
+HOW = "Give `--classes FILE` with one class name per line, in the order of the network's outputs"
 
 
 @dataclass(frozen=True)

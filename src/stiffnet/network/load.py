@@ -119,7 +119,7 @@ def open_model(
     made_by = {"weights": Path(weights).name}
     if renamed:
         made_by["renamed"] = ", ".join(f"{theirs} to {ours}" for theirs, ours in renamed.items())
-    return replace(loaded, made_by=made_by)
+    return replace(loaded, made_by=made_by, classes=())  # a folder's are those of its own weights
 
 
 def create_model(

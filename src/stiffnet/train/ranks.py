@@ -1,8 +1,6 @@
 """What the processes of one run decide together."""
 
-import os
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,71 +8,11 @@ from typing import TypeVar
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import ModelParallelStrategy
-from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
 
-from stiffnet.errors import RecipeError, StiffnetError
+from stiffnet.errors import StiffnetError
 
 T = TypeVar("T")
 LOST = re.compile(r"gloo|nccl|connection (closed|reset|refused)|broken pipe", re.IGNORECASE)
-
-
-def make_fabric(
-    *,
-    device: str = "auto",
-    devices: int = 1,
-    nodes: int = 1,
-    strategy: str = "auto",
-    precision: str = "32-true",
-) -> Fabric:
-    """Return a launched Fabric: one process, or one of those that torchrun or SLURM started.
-
-    Args:
-        device: ``auto``, or the name of a kind of device.
-        devices: How many of them each machine gives; torchrun knows better.
-        nodes: How many machines there are; torchrun knows better.
-        strategy: ``ddp`` gives every rank the whole network, ``fsdp`` a share of it; ``auto`` is
-            the former.
-        precision: In Fabric's words.
-
-    Raises:
-        RecipeError: If this machine has no such devices or precision.
-    """
-    local = os.environ.get("LOCAL_WORLD_SIZE")
-    if local is not None:
-        devices, nodes = int(local), int(os.environ["WORLD_SIZE"]) // int(local)
-    ranks = devices * nodes
-    chosen: str | ModelParallelStrategy = "auto" if ranks == 1 else "ddp"
-    if strategy == "fsdp":
-        chosen = ModelParallelStrategy(_shard, data_parallel_size=ranks, tensor_parallel_size=1)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message=".*AMP with fp16 is not supported")
-            fabric = Fabric(
-                accelerator=device,
-                devices=devices,
-                num_nodes=nodes,
-                strategy=chosen,
-                precision=precision,
-            )
-    except (RuntimeError, ValueError, Warning) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise RecipeError(
-            f"This machine cannot do that: {reason}. Choose another `--device`, `--devices`, "
-            "`--strategy` or `precision`."
-        ) from error
-    fabric.launch()
-    return fabric
-
-
-def _shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Give each rank a share of every child of the network, and of what is left beside them."""
-    for child in model.children():
-        if any(True for _ in child.parameters()) and not isinstance(child, nn.ModuleList):
-            fully_shard(child, mesh=mesh["data_parallel"])
-    fully_shard(model, mesh=mesh["data_parallel"])
-    return model
 
 
 def is_sharded(fabric: Fabric) -> bool:

@@ -13,6 +13,7 @@ from torch import nn
 
 from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
+from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
 from stiffnet.files import atomic_write
 from stiffnet.network.values import choosers, step_sizes
@@ -30,7 +31,7 @@ from stiffnet.train.checkpoint import (
 )
 from stiffnet.train.log import log_text, restore_log, write_log
 from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
-from stiffnet.train.ranks import first_decides, in_company, is_sharded, make_fabric
+from stiffnet.train.ranks import first_decides, in_company, is_sharded
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.schedule import learning_rate

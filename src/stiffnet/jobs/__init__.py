@@ -1,0 +1,1 @@
+"""What each command does, as a function for scripts and studies: results and files, no prints."""

@@ -1,0 +1,191 @@
+"""Fold a network into the one to deploy: a model folder, and exports beside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from stiffnet.data import open_data
+from stiffnet.errors import ExportError, FoldError, StiffnetError, StorageError
+from stiffnet.files import check_writable
+from stiffnet.fold.fold import STAGES, fold as run
+from stiffnet.jobs.places import file_name, refuse_strangers
+from stiffnet.jobs.subject import Spec, Subject, remarks_on, subject_of
+from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
+from stiffnet.network.exported import refuse_replacing
+from stiffnet.network.folded import write_folded
+from stiffnet.network.load import LoadedModel, is_model_name
+from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
+from stiffnet.network.structure import STRUCTURE
+from stiffnet.results.fold import FoldResult
+from stiffnet.train.checkpoint import RECIPE
+from stiffnet.train.recipe_file import build_recipe
+
+RANDOM = 8  # random images that the fold is compared on, beside real ones
+
+
+@dataclass(frozen=True)
+class FoldedNetwork:
+    """A folded network, where it was written, and what it was compared on."""
+
+    result: FoldResult
+    folder: Path
+    exports: tuple[ExportReport, ...]
+    random: int
+    """Random images that it was compared on."""
+    real: int
+    """Real images that it was compared on."""
+
+
+def fold(
+    model: Spec,
+    *,
+    weights: Spec | None = None,
+    attention: str | None = None,
+    num_classes: int | None = None,
+    fuse: bool = False,
+    onnx: Spec | None = None,
+    program: Spec | None = None,
+    data: Spec | None = None,
+    limit: int = 16,
+    out: Spec | None = None,
+    command: str = "",
+    watcher: Watcher = SILENT,
+) -> FoldedNetwork:
+    """Fold constant attention and branches into the weights, and write a model folder.
+
+    Args:
+        model: A run, a model folder, or the name of a network whose weights are given.
+        weights: None for a folder's own, ``"pretrained"``, or a weights file.
+        attention: The module on every step of a named network.
+        num_classes: Number of outputs of a named network; None for its own.
+        fuse: Also fuse every norm with the layer before it.
+        onnx: ONNX file to write as well.
+        program: `torch.export` program to write as well.
+        data: Images to compare on; None for those of the run, if there is one.
+        limit: Compare on this many of them, evenly chosen.
+        out: Folder for the network; None for ``RUN/folded``, ``FOLDER-folded`` or ``folded/NAME``.
+        command: What the user typed, for the record.
+        watcher: Whoever follows the job.
+
+    Raises:
+        StiffnetError: One of its kinds, if anything given cannot be used, nothing can be folded,
+            or the folded network differs; nothing is written then.
+    """
+    subject = subject_of(model)
+    if subject.named and weights is None and is_model_name(str(model)):
+        raise FoldError(
+            f"{model} is the name of a network, and its weights would be random. Give them with "
+            f"`--weights`, or give a folder, as in `./{model}`."
+        )
+    folder = _default(subject) if out is None else Path(out)
+    files = {
+        kind: Path(file)
+        for kind, file in (("onnx", onnx), ("program", program))
+        if file is not None
+    }
+    check_writable(folder)
+    _refuse_source(folder, subject)
+    refuse_strangers(folder)
+    if onnx is not None:
+        require_onnx()
+    _check_files(folder, files)
+    loaded = subject.open(weights=weights, attention=attention, num_classes=num_classes)
+    if loaded.form == FOLDED and not fuse:
+        raise FoldError(
+            f"{subject.folder} is already folded. Fold the network that it was made from, or add "
+            "`--fuse` to fuse its norms too."
+        )
+    for text in remarks_on(loaded):
+        watcher.note(text)
+    real = _real_images(loaded, subject, data, limit, watcher)
+    chance = torch.Generator().manual_seed(0)
+    made_up = torch.randn(RANDOM, *loaded.preparation.input_size, generator=chance)
+    example = torch.cat([made_up, *real])
+    made_by = command or "stiffnet.jobs.fold"
+    exports = []
+    with watcher.progress(f"folding {loaded.name}", STAGES + 1 + len(files)) as advance:
+        result = run(loaded.model, example, fuse=fuse, on_stage=lambda: advance(1))
+        origin: dict[str, Fact] = {
+            "folded_by": made_by,
+            "source": str(subject.folder or subject.spec),
+            "fuse": fuse,
+        }
+        if result.report.notes:
+            origin["notes"] = " ".join(result.report.notes)
+        write_folded(folder, result.model, result.report.changes, source=loaded, made_by=origin)
+        advance(1)
+        facts = {"form": "folded", "model": loaded.name, "made_by": made_by}
+        for kind, file in files.items():
+            export = export_onnx if kind == "onnx" else export_program
+            exports.append(export(result.model, file, example, inputs=real, facts=facts))
+            advance(1)
+    return FoldedNetwork(result, folder, tuple(exports), RANDOM, sum(map(len, real)))
+
+
+def _default(subject: Subject) -> Path:
+    if subject.folder is None:
+        return Path("folded", file_name(subject.spec))
+    if subject.run is not None:
+        return subject.run.folded
+    whole = subject.folder.resolve()
+    beside = subject.folder.name and subject.folder.with_name(f"{whole.name}-folded")
+    return beside or whole
+
+
+def _refuse_source(folder: Path, subject: Subject) -> None:
+    """Keep the result off what it is made of, however that is spelled."""
+    sources = [Path(subject.spec), subject.folder] if subject.folder else []
+    for source in sources:
+        if _spelled(folder) == _spelled(source) or (folder.exists() and folder.samefile(source)):
+            raise FoldError(
+                f"{folder} is the network that is being folded; nothing was overwritten. Choose "
+                "another folder with `--out`."
+            )
+
+
+def _spelled(path: Path) -> str:
+    """One spelling for all that could mean the same file, also where capitals do not count."""
+    return str(path.resolve()).casefold()
+
+
+def _check_files(folder: Path, files: Mapping[str, Path]) -> None:
+    own = {_spelled(folder / name) for name in (MANIFEST, WEIGHTS, STRUCTURE)}
+    for kind, path in files.items():
+        if path.is_dir() or _spelled(path) == _spelled(folder):
+            raise StorageError(f"{path} is a folder. Give the name of a file to write.")
+        if _spelled(path) in own:
+            raise ExportError(
+                f"{path} will be a part of the folded network. Choose another name for `--{kind}`."
+            )
+        check_writable(path.parent)
+        refuse_replacing(path, kind)  # type: ignore[arg-type]  # both are kinds
+    if len(set(map(_spelled, files.values()))) < len(files):
+        raise FoldError(
+            f"`--onnx` and `--program` would both be {next(iter(files.values()))}. Give each a "
+            "file of its own."
+        )
+
+
+def _real_images(
+    loaded: LoadedModel, subject: Subject, data: Spec | None, limit: int, watcher: Watcher
+) -> list[Tensor]:
+    """Return a batch of the images that were asked for, or of the run's own where they are."""
+    recipe = None if subject.folder is None else subject.folder / RECIPE
+    try:
+        if data is not None:
+            images = open_data(data)
+        elif recipe is not None and recipe.exists():
+            images = open_data(build_recipe(recipe).data, "test")
+        else:
+            return []
+        batches = images.batches(loaded.preparation, batch_size=limit, limit=limit)
+        return [batch for batch, _ in batches]
+    except StiffnetError as error:
+        if data is not None:
+            raise
+        watcher.note(f"only random images are compared, as the run's own cannot be: {error}")
+        return []

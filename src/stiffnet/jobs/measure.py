@@ -1,0 +1,140 @@
+"""Measure how stiff a network is on images: a report, a JSON file and a page."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, tensor
+
+from stiffnet.data import open_data
+from stiffnet.data.class_file import read_classes
+from stiffnet.data.classes import ClassNames
+from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet, part_of
+from stiffnet.devices import make_fabric
+from stiffnet.jobs.pages import page_of
+from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
+from stiffnet.network.load import LoadedModel
+from stiffnet.observe.measure import logit_width, measure as look
+from stiffnet.results.stiffness import StiffnessReport
+
+FILES = ("report.json", "report.html")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A report, and where it was written."""
+
+    report: StiffnessReport
+    files: tuple[Path, ...]
+    """`FILES`; under torchrun only the first rank writes any."""
+
+
+def measure(
+    model: Spec,
+    data: Spec,
+    *,
+    weights: Spec | None = None,
+    attention: str | None = None,
+    num_classes: int | None = None,
+    classes: str = "",
+    limit: int | None = None,
+    batch_size: int = 64,
+    device: str = "auto",
+    workers: int = 0,
+    seed: int = 0,
+    out: Spec | None = None,
+    command: str = "",
+    watcher: Watcher = SILENT,
+) -> Measured:
+    """Measure a network on labelled images, and write ``report.json`` and ``report.html``.
+
+    Under torchrun each rank measures its part of the images, and all get the same report.
+
+    Args:
+        model: A timm name, ``torchvision:NAME``, a run or a model folder.
+        data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
+        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
+        attention: A module for every step of a named network.
+        num_classes: Number of outputs; None for the network's own, or the data's.
+        classes: What the outputs stand for, where the network does not know: a file of class
+            names, ``"imagenet"``, or ``"data"`` for the data's classes in order.
+        limit: Measure this many images, evenly chosen; None for all.
+        batch_size: Images at a time.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        workers: Processes that decode image files.
+        seed: Random seed for weights that were not given.
+        out: Folder for the files; None for ``stiffness/MODEL``.
+        command: What the user typed, for the record.
+        watcher: Whoever follows the job.
+
+    Raises:
+        StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
+    """
+    folder = Path("stiffness", file_name(model)) if out is None else Path(out)
+    check_places(folder, *FILES)
+    fabric = make_fabric(device=device)
+    watcher = watcher if fabric.is_global_zero else SILENT
+    subject = subject_of(model)
+    images = open_data(data)
+    said = _said(classes)
+    guess = len(said if isinstance(said, ClassNames) else images.classes)
+    loaded = subject.open(
+        weights=weights, attention=attention, num_classes=num_classes, guess=guess, seed=seed
+    )
+    network = loaded.model.to(fabric.device)
+    judged = _judging(loaded, images, said)
+    for text in (*([judged.told] if judged.remarkable else []), *remarks_on(loaded)):
+        watcher.note(text)
+    batches = images.batches(
+        loaded.preparation, batch_size=batch_size, limit=limit, workers=workers
+    )
+    mine = part_of(batches, fabric.global_rank, fabric.world_size)
+    total = min(limit or len(images), len(images))
+    with watcher.progress(f"measuring {loaded.name}", total) as advance:
+        report = look(
+            network,
+            mine if judged.outputs is None else _renumbered(mine, judged.outputs),
+            judge=judged.outputs is not None,
+            classes=judged.names,
+            facts=facts_of(loaded, data=images.name, command=command) | {"classes": judged.told},
+            on_batch=advance,
+        )
+    if not fabric.is_global_zero:
+        return Measured(report, ())
+    watcher.found(report)
+    texts = (report.to_json(), page_of(report))
+    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
+
+
+def _said(classes: str) -> ClassNames | str | None:
+    """Read what the user says of the network's outputs."""
+    if classes == IMAGENET:
+        return imagenet()
+    return read_classes(classes) if classes not in ("", DATA) else classes or None
+
+
+def _judging(
+    loaded: LoadedModel, images: ImageSet | ImageFolder, said: ClassNames | str | None
+) -> Judging:
+    """Decide which outputs stand for the labels, from a pass of one image."""
+    (first, _) = next(iter(images.batches(loaded.preparation, batch_size=1, limit=1)))
+    return judging(
+        loaded,
+        images.classes,
+        logit_width(loaded.model, first),
+        said=said,
+        folders=isinstance(images, ImageFolder),
+    )
+
+
+def _renumbered(
+    batches: Iterable[tuple[Tensor, Tensor]], outputs: Sequence[int]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give each image the number of its class's output for a label."""
+    table = tensor(outputs)
+    for images, labels in batches:
+        yield images, table[labels]

@@ -1,0 +1,62 @@
+"""Where the files of a job go: names for them, and nothing of anybody else's is overwritten."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stiffnet.errors import CheckpointError, FoldError
+from stiffnet.files import atomic_write_all, check_replaceable, check_writable, is_temporary
+from stiffnet.network.folded import PARTS
+from stiffnet.network.model_folder import FOLDED, read_folder
+
+SIGNS = {".json": '"format": "stiffnet ', ".html": " · stiffnet</title>"}  # of files of ours
+
+
+def file_name(name: str | os.PathLike[str]) -> str:
+    """Make a name that any file system takes.
+
+    >>> file_name("torchvision:resnet18"), file_name("runs/first")
+    ('torchvision_resnet18', 'first')
+    """
+    return re.sub(r"[^\w.-]+", "_", Path(name).resolve().name)
+
+
+def check_places(folder: Path, *names: str) -> None:
+    """See, before long work, that files can be written to a folder, and whose they would replace.
+
+    Raises:
+        StorageError: If they cannot be written, or one of them is there and is not ours.
+    """
+    check_writable(folder)
+    for name in names:
+        check_replaceable(folder / name, SIGNS[Path(name).suffix])
+
+
+def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
+    """Write the files of a result, all of them or none.
+
+    Raises:
+        StorageError: As `check_places` does, which was some time ago.
+    """
+    check_places(folder, *files)
+    return tuple(atomic_write_all({folder / name: text for name, text in files.items()}))
+
+
+def refuse_strangers(folder: Path) -> None:
+    """Let a folded network be replaced by a new one, and nothing else.
+
+    Raises:
+        FoldError: If something else is in the folder.
+    """
+    if not folder.exists() or all(is_temporary(path.name, PARTS) for path in folder.iterdir()):
+        return
+    try:
+        form = read_folder(folder).form
+    except CheckpointError:
+        form = ""
+    if form != FOLDED:
+        raise FoldError(
+            f"{folder} contains something other than a folded network; nothing was overwritten. "
+            "Choose another folder with `--out`."
+        )

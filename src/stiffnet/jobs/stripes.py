@@ -1,0 +1,111 @@
+"""Measure how constant the attention of a network is: a report, a JSON file and a page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stiffnet.data import open_data
+from stiffnet.devices import make_fabric
+from stiffnet.errors import DataError
+from stiffnet.jobs.pages import page_of
+from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.observe.epochs import stripes_over_epochs
+from stiffnet.observe.growth import growth as follow
+from stiffnet.observe.stripes import stripes as look
+from stiffnet.results.drift import Drift
+from stiffnet.results.stripes import StripeReport
+from stiffnet.train.run_folder import RunFolder
+
+FILES = ("stripes.json", "stripes.html")
+
+
+@dataclass(frozen=True)
+class Striped:
+    """A report, and where it was written."""
+
+    report: StripeReport
+    files: tuple[Path, ...]
+
+
+def stripes(
+    model: Spec,
+    data: Spec,
+    *,
+    weights: Spec | None = None,
+    attention: str | None = None,
+    num_classes: int | None = None,
+    limit: int | None = None,
+    growth: int = 0,
+    batch_size: int = 64,
+    device: str = "auto",
+    workers: int = 0,
+    seed: int = 0,
+    out: Spec | None = None,
+    command: str = "",
+    watcher: Watcher = SILENT,
+) -> Striped:
+    """Look at the attention of a network, and write ``stripes.json`` and ``stripes.html``.
+
+    Of a run whose attention values were kept, the report also says how they settled.
+
+    Args:
+        model: A timm name, ``torchvision:NAME``, a run or a model folder.
+        data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
+        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
+        attention: A module for every step of a named network.
+        num_classes: Number of outputs; None for the network's own, or the data's.
+        limit: Look at this many images, evenly chosen; None for all.
+        growth: Also follow noise through the steps for this many images.
+        batch_size: Images at a time.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        workers: Processes that decode image files.
+        seed: Random seed for weights that were not given.
+        out: Folder for the files; None for ``stripes/MODEL``.
+        command: What the user typed, for the record.
+        watcher: Whoever follows the job.
+
+    Raises:
+        StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
+    """
+    folder = Path("stripes", file_name(model)) if out is None else Path(out)
+    check_places(folder, *FILES)
+    chosen = make_fabric(device=device).device
+    subject = subject_of(model)
+    images = open_data(data)
+    loaded = subject.open(
+        weights=weights,
+        attention=attention,
+        num_classes=num_classes,
+        guess=len(images.classes),
+        seed=seed,
+    )
+    for text in remarks_on(loaded):
+        watcher.note(text)
+    network = loaded.model.to(chosen)
+    seen = min(limit or len(images), len(images))
+    with watcher.progress(f"looking at {loaded.name}", seen + growth) as advance:
+        batches = images.batches(
+            loaded.preparation, batch_size=batch_size, limit=limit, workers=workers
+        )
+        facts = facts_of(loaded, data=images.name, command=command)
+        report = look(network, batches, facts=facts, on_batch=advance)
+        if growth:
+            [(few, _)] = images.batches(loaded.preparation, batch_size=growth, limit=growth)
+            report = report.adding(growth=follow(network, few))
+            advance(growth)
+    if weights is None and subject.run is not None:
+        report = report.adding(drift=_drift(subject.run, watcher))
+    watcher.found(report)
+    shown = page_of(report, heading=f"Attention in {loaded.name} on {images.name}")
+    texts = (report.to_json(), shown)
+    return Striped(report, write(folder, dict(zip(FILES, texts, strict=True))))
+
+
+def _drift(run: RunFolder, watcher: Watcher) -> Drift | None:
+    """Return how the values moved, if they were kept, or say why that is left out."""
+    try:
+        return stripes_over_epochs(run.path) if run.attention.is_dir() else None
+    except DataError as error:
+        watcher.note(f"how the values moved from epoch to epoch is left out: {error}")
+        return None

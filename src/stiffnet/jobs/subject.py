@@ -1,0 +1,120 @@
+"""What a job looks at: a network by its name, a run, or a model folder."""
+
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stiffnet.errors import CheckpointError
+from stiffnet.network.load import PRETRAINED, LoadedModel, is_model_name, open_model
+from stiffnet.network.model_folder import MANIFEST
+from stiffnet.train.run_folder import RunFolder
+
+Spec = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was named, and where its network is."""
+
+    spec: Spec
+    """As it was given."""
+    folder: Path | None = None
+    """Of the network; None where a name builds it."""
+    run: RunFolder | None = None
+    """Whose final network it is."""
+
+    @property
+    def named(self) -> bool:
+        """Whether it is built from a name, and not read from a folder."""
+        return self.folder is None
+
+    def open(
+        self,
+        *,
+        weights: Spec | None = None,
+        attention: str | None = None,
+        num_classes: int | None = None,
+        guess: int | None = None,
+        seed: int = 0,
+    ) -> LoadedModel:
+        """Build the network and fill it.
+
+        Args:
+            weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
+            attention: A module for every step; a folder knows its own.
+            num_classes: Number of outputs.
+            guess: Number of outputs where nothing else says it: for a name without published
+                weights.
+            seed: Of random weights.
+
+        Raises:
+            UnknownNameError: If nothing has that name.
+            CheckpointError: If the weights are missing or do not fit.
+        """
+        if num_classes is None and self.named and weights != PRETRAINED:
+            num_classes = guess
+        return open_model(
+            self.spec if self.folder is None else self.folder,
+            weights=weights,
+            num_classes=num_classes,
+            attention=attention,
+            seed=seed,
+        )
+
+
+def subject_of(spec: Spec) -> Subject:
+    """Find the network that a name, a run or a model folder stands for.
+
+    A name wins over a folder of the same name; write ``./NAME`` for the folder. What is neither is
+    refused when it is opened.
+
+    Raises:
+        CheckpointError: If it is a folder without a network in it, or a run that is not finished.
+    """
+    path = Path(spec)
+    if (isinstance(spec, str) and is_model_name(spec)) or not path.is_dir():
+        return Subject(spec)
+    run = RunFolder(path)
+    if (path / MANIFEST).exists():
+        return Subject(spec, path)
+    if run.finished:
+        return Subject(spec, run.final, run)
+    if run.recipe.exists():
+        resume = shlex.join(["stiffnet", "train", "--resume", "--out", as_argument(path)])
+        raise CheckpointError(
+            f"The run in {path} is not finished. Finish it with `{resume}`, or give one of the "
+            f"checkpoints in {run.checkpoints}."
+        )
+    raise CheckpointError(
+        f"{path} is neither a run nor a model folder. Give a folder that `stiffnet train` or "
+        "`stiffnet fold` wrote."
+    )
+
+
+def as_argument(path: Path) -> str:
+    """Write a path so that a command takes it neither for an option nor for a network's name.
+
+    >>> [as_argument(Path(name)) for name in ("-run", "resnet18", "run")]
+    ['./-run', './resnet18', 'run']
+    """
+    text = str(path)
+    return f"./{text}" if text.startswith("-") or is_model_name(text) else text
+
+
+def facts_of(loaded: LoadedModel, *, data: str, command: str) -> dict[str, str]:
+    """Tell what was looked at: the network, its weights, the data, the command if there was one."""
+    told = {key.replace("_", " "): value for key, value in loaded.made_by.items()}
+    weights = ", ".join(f"{key} {value}" for key, value in told.items()).removeprefix("weights ")
+    facts = {"model": loaded.name, "form": loaded.form, "weights": weights, "data": data}
+    return facts | ({"command": command} if command else {})
+
+
+def remarks_on(loaded: LoadedModel) -> Iterator[str]:
+    """Say what is unusual about the weights of a network."""
+    if loaded.made_by.get("weights") == "random":
+        seed = loaded.made_by["seed"]
+        yield f"no weights were given: {loaded.name} is used as initialised with seed {seed}."
+    if "renamed" in loaded.made_by:
+        yield f"names in the weights file were changed to fit: {loaded.made_by['renamed']}."
