@@ -6,10 +6,13 @@ from stiffnet.ode import fehlberg
 from stiffnet.ode.indices import stiffness_index
 from stiffnet.ode.problem import Problem
 from stiffnet.ode.problems import problem as named
+from stiffnet.ode.track import LIMIT
 from stiffnet.results.ode import AdaptiveSteps
 
 
-def run(problem: str | Problem, *, rtol: float = 1e-6, until: float | None = None) -> AdaptiveSteps:
+def run(
+    problem: str | Problem, *, rtol: float = 1e-6, until: float | None = None, limit: int = LIMIT
+) -> AdaptiveSteps:
     """Solve a problem by RKF45, and put SI beside every step that was accepted.
 
     An explicit method needs at least SI / 3 steps for each unit of time. Stiff problems of the
@@ -19,6 +22,7 @@ def run(problem: str | Problem, *, rtol: float = 1e-6, until: float | None = Non
         problem: A name of the table, or a problem.
         rtol: Relative tolerance of a step.
         until: Where the interval ends; the problem's own end if not given.
+        limit: Number of attempts at which to stop.
 
     Raises:
         UnknownNameError: If no problem has that name.
@@ -27,7 +31,7 @@ def run(problem: str | Problem, *, rtol: float = 1e-6, until: float | None = Non
     chosen = named(problem)
     if until is not None:
         chosen = chosen.until(until)
-    track = fehlberg.integrate(chosen, rtol=rtol)
+    track = fehlberg.integrate(chosen, rtol=rtol, limit=limit)
     index = stiffness_index(chosen.jacobian(track.times[:-1], track.states[:-1]))
     steps = track.times[1:] - track.times[:-1]
     whole = slice(None, -1) if len(steps) > 2 else slice(None)  # the last was cut to fit

@@ -101,8 +101,8 @@ class _Flock:
         left = self._interval - self._within
         cut = self._step >= left
         step = np.where(cut, left, self._step)
-        after, difference = fehlberg.attempt(threebody.rate, 0.0, self._state, step)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):  # a step that is far too long may hit another body
+            after, difference = fehlberg.attempt(threebody.rate, 0.0, self._state, step)
             error = self._error(difference)
         error = np.where(np.isfinite(error), error, np.inf)
         taken = error <= 1
@@ -110,9 +110,9 @@ class _Flock:
         self._count(step, taken, near)
         wanted = step * fehlberg.factor(error)
         self._step = np.where(taken & cut, np.maximum(wanted, self._step), wanted)
-        self._check_steps()
         self._state = np.where(taken[:, None], after, self._state)
         self._near = near
+        self._check_resolution()
         self._within = np.where(taken, np.where(cut, 0.0, self._within + step), self._within)
         self._bin += taken & cut
         self._retire()
@@ -140,12 +140,16 @@ class _Flock:
         where = self.moving[taken], self._bin[taken]
         self.closest[where] = np.minimum(self.closest[where], low[taken])
 
-    def _check_steps(self) -> None:
-        small = self._step < fehlberg.SMALLEST * np.spacing(1.0) * self._near**1.5
-        if small.any():
+    def _check_resolution(self) -> None:
+        """See that the rounding of places is below the tolerance of the smallest distance."""
+        rounding = np.spacing(np.abs(self._state[:, :6]).max(axis=1))
+        close = rounding > self._rtol * self._near
+        if close.any():
+            one = int(np.argmax(close))
             raise OdeError(
-                f"Two bodies of run {self.moving[np.argmax(small)]} collide, and no step is small "
-                "enough to follow them. Leave that run out, or raise `rtol`."
+                f"Two bodies of run {self.moving[one]} come within {self._near[one]:.1e} of each "
+                f"other, too close for float64 at rtol = {self._rtol:g}. Leave that run out, or "
+                "raise `rtol`."
             )
 
     def _retire(self) -> None:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from stiffnet.errors import NonFiniteError, OdeError
 from stiffnet.ode.problem import Floats, Problem
 from stiffnet.ode.problems import problem as named
+from stiffnet.ode.track import check_step
 from stiffnet.results.ode import EulerComparison
 
 FIGURE_3 = (0.0005, 0.0015, 0.0019, 0.0021)
@@ -102,13 +103,3 @@ def run(
         states=tuple(states for _, states in found),
         errors=tuple(errors),
     )
-
-
-def check_step(step: float) -> None:
-    """See that a step size is a positive number.
-
-    Raises:
-        OdeError: If it is not.
-    """
-    if not (step > 0 and np.isfinite(step)):
-        raise OdeError(f"A step size has to be a positive number, and {step} is not.")

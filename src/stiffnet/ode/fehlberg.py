@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from stiffnet.errors import NonFiniteError, OdeError
 from stiffnet.ode.problem import Floats, Problem, Rate
-from stiffnet.ode.track import LIMIT, Track
+from stiffnet.ode.track import LIMIT, Track, check_step
 
 NODES = np.array([0, 1 / 4, 3 / 8, 12 / 13, 1, 1 / 2])
 STAGES = (
@@ -69,8 +69,7 @@ def integrate(
     state = problem.start
     floors = problem.floors()
     step = _first_step(problem, rtol) if first is None else first
-    if not (step > 0 and np.isfinite(step)):
-        raise OdeError(f"A step size has to be a positive number, and {step} is not.")
+    check_step(step)
     times, states, tried = [time], [state], 0
     while time < last:
         step = min(step, last - time)
@@ -100,8 +99,8 @@ def integrate(
 def growth(z: complex, weights: Floats = FIFTH) -> complex:
     """Return R(z): what a step does to y' = λ y with z = h λ.
 
-    >>> abs(growth(-0.1) - np.exp(-0.1)) < 1e-8
-    True
+    >>> round(float(growth(-0.5)), 4)  # and e^-0.5 is 0.6065
+    0.6065
     """
     slopes: list[complex] = []
     for row in STAGES:

@@ -54,6 +54,17 @@ def stiffness_aware_index(times: Floats, states: Floats) -> Floats:
         raise NonFiniteError(
             f"Observation {bad[0]}, at t = {times[bad[0]]:g}, is not finite. Leave it out."
         )
-    changes = np.linalg.norm(np.diff(states, axis=0), axis=1) / gaps
-    norms = np.linalg.norm(states[:-1], axis=1)
+    changes, norms = norm(np.diff(states, axis=0)) / gaps, norm(states[:-1])
     return np.divide(changes, norms, out=np.full_like(norms, np.nan), where=norms > 0)
+
+
+def norm(states: Floats) -> Floats:
+    """Return Euclidean norms over the last axis, also of numbers whose squares leave float64.
+
+    >>> norm(np.array([[3e-200, 4e-200]]))
+    array([5.e-200])
+    """
+    largest = np.abs(states).max(axis=-1, keepdims=True)
+    shares = np.divide(states, largest, out=np.zeros_like(states), where=largest > 0)
+    found: Floats = largest[..., 0] * np.linalg.norm(shares, axis=-1)
+    return found

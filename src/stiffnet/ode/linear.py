@@ -27,10 +27,15 @@ def linear(
         until: Where the interval ends that begins at zero.
 
     Raises:
-        OdeError: If there is no eigenvalue, or one is not finite.
+        OdeError: If there is no eigenvalue, one is not finite, or the state is of another size.
     """
     matrix, axes = normal_matrix(eigenvalues, seed=seed)
     state = axes.sum(axis=1) if start is None else np.asarray(start, dtype=np.float64)
+    if state.shape != matrix.shape[:1]:
+        raise OdeError(
+            f"The initial state of 'linear' has {len(matrix)} components, one for each eigenvalue "
+            f"(two for a complex one), and the one given has the shape {state.shape}."
+        )
 
     def rate(time: Any, state: Floats) -> Floats:
         return state @ matrix.T

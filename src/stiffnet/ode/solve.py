@@ -45,7 +45,7 @@ def by_scipy(make: type[Any], problem: Problem, *, rtol: float, limit: int = LIM
             f"{make.__name__} took {limit} steps and is at t = {solver.t:g} of {problem.name!r}. "
             "Try Radau, a shorter interval or a larger `rtol`."
         )
-    return Track(np.array(times), np.array(states), solver.nfev, solver.njev)
+    return Track(np.array(times), np.array(states), int(solver.nfev), int(solver.njev))
 
 
 SOLVERS: Registry[Callable[..., Track]] = Registry(

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from stiffnet.errors import OdeError
-from stiffnet.ode.indices import stiffness_aware_index, stiffness_index
+from stiffnet.ode.indices import norm, stiffness_aware_index, stiffness_index
 from stiffnet.ode.linear import normal_matrix
 from stiffnet.ode.problem import Floats
+from stiffnet.ode.track import check_step
 from stiffnet.results.ode import Theorem2Check
 
 COEFFICIENTS = (0.6, 0.48, 0.64)
@@ -47,6 +48,7 @@ def run(
     c, a = np.asarray(coefficients, dtype=np.float64), np.asarray(forcing, dtype=np.float64)
     slow = np.asarray(rest, dtype=np.float64)
     _check(c, a, slow, np.asarray(fastest, dtype=np.float64))
+    check_step(interval)
     rows = [_ratios(c, np.array([first, *slow]), a, interval, later, seed) for first in fastest]
     values = np.array(rows).T
     return Theorem2Check(
@@ -85,13 +87,13 @@ def _ratios(
         states = np.stack([state(0.0), state(gap)])
         return float(stiffness_aware_index(np.array([0.0, gap]), states)[0])
 
-    settled = np.linalg.norm(matrix @ state(later) + axes @ a) / np.linalg.norm(state(later))
+    size, pace = norm(np.stack([state(later), matrix @ state(later) + axes @ a]))
     return [
         si,
         observed(INSTANT / si) / si,
         predicted_ratio(c, eigenvalues, a),
         observed(interval) / si,
-        float(settled) / si,
+        float(pace / size) / si if size > 0 else np.nan,
     ]
 
 
@@ -106,6 +108,8 @@ def _check(c: Floats, a: Floats, slow: Floats, fastest: Floats) -> None:
             f"There are {slow.size + 1} eigenvalues, {c.size} coefficients and {a.size} numbers "
             "of the forcing. Give as many of each."
         )
+    if not all(np.isfinite(values).all() for values in (c, a, slow, fastest)):
+        raise OdeError("Theorem 2 needs finite numbers, and one is not. Give another one.")
     if not ((slow < 0).all() and (fastest < 0).all()):
         raise OdeError("Theorem 2 is about negative eigenvalues, and one is not. Change its sign.")
     if slow.size and np.abs(fastest).min() < np.abs(slow).max():

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from stiffnet.errors import OdeError
 from stiffnet.ode.problem import Floats
 
 LIMIT = 200_000
@@ -18,3 +21,13 @@ class Track:
     jacobians: int = 0
     rejected: int = 0
     """Steps that were tried in vain; SciPy's solvers do not tell."""
+
+
+def check_step(step: float) -> None:
+    """See that a step size is a positive number.
+
+    Raises:
+        OdeError: If it is not.
+    """
+    if not (step > 0 and np.isfinite(step)):
+        raise OdeError(f"A step size has to be a positive number, and {step} is not.")

@@ -174,7 +174,10 @@ class Theorem2Check(OdeRecord):
     observed: Floats
     """At the start, from observations `interval` apart, whatever λ₁ is."""
     settled: Floats
-    """As the interval tends to zero, but later on the same solution, when its fast part is gone."""
+    """As the interval tends to zero, but later on the same solution, when its fast part is gone.
+
+    NaN where nothing at all is left of the state.
+    """
 
     def to_frame(self) -> pd.DataFrame:
         """One row an eigenvalue."""
