@@ -105,6 +105,14 @@ def test_robertson_keeps_its_total():
     assert (robertson.REACTIONS.changes.sum(axis=1) == 0).all()
 
 
+def test_another_start_or_end_has_another_solution():
+    each = problem("eq8")
+    assert each.starting([2.0]).expected_end() is None
+    assert problem("pollu").until(30.0).expected_end() is None
+    assert each.until(0.05).expected_end() == each.exact(np.array([0.05]))[0]
+    assert solve.run(each.starting([2.0])).end_error is None
+
+
 def test_the_triangle_is_home_after_one_turn():
     each = threebody(0.8)
     end = each.expected_end()

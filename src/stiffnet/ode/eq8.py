@@ -35,4 +35,5 @@ def _jacobian(time: Any, state: Floats) -> Floats:
 
 
 def _exact(times: Floats) -> Floats:
-    return 3 - (997 * np.exp(EIGENVALUE * times) + 2000 * np.exp(-times))[:, None] / 999
+    decays = 997 * np.exp(EIGENVALUE * times) + 2000 * np.exp(-times)
+    return np.asarray(3 - decays[:, None] / 999)

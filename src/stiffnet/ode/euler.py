@@ -30,7 +30,7 @@ def euler(problem: Problem, step: float) -> tuple[Floats, Floats]:
             f"No step of {step:g} fits into the interval from {first:g} to {last:g}. Give a "
             "smaller one."
         )
-    times = first + step * np.arange(count + 1)
+    times = np.asarray(first + step * np.arange(count + 1), dtype=np.float64)
     states = np.empty((count + 1, problem.start.size))
     states[0] = problem.start
     with np.errstate(over="ignore", invalid="ignore"):

@@ -105,7 +105,8 @@ def growth(z: complex, weights: Floats = FIFTH) -> complex:
     slopes: list[complex] = []
     for row in STAGES:
         slopes.append(z * (1 + sum(w * k for w, k in zip(row, slopes, strict=True))))
-    return 1 + sum(w * k for w, k in zip(weights, slopes, strict=True))
+    found: complex = 1 + sum(w * k for w, k in zip(weights, slopes, strict=True))
+    return found
 
 
 def stability_limit(weights: Floats = FIFTH) -> float:

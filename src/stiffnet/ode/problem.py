@@ -72,7 +72,8 @@ class Problem:
     def expected_end(self) -> Floats | None:
         """The state at the interval's end: exact, by reference, or not known."""
         if self.exact is not None:
-            return self.exact(np.array([self.interval[1]]))[0]
+            end: Floats = self.exact(np.array([self.interval[1]]))[0]
+            return end
         return self.end
 
     def floors(self) -> Floats:

@@ -17,6 +17,7 @@ REST = (-10.0, -1.0)
 """The other eigenvalues."""
 FORCING = (2.0, -1.0, 0.5)
 """The paper's a_i, of the constant forcing."""
+FASTEST = tuple(-np.logspace(1, 6, 21))
 INSTANT = 1e-6
 """Time between observations that stands for its limit zero, in units of 1 / |λ₁|."""
 
@@ -26,7 +27,7 @@ def run(
     rest: Sequence[float] = REST,
     *,
     forcing: Sequence[float] = FORCING,
-    fastest: Sequence[float] = tuple(-(10.0**k) for k in np.arange(1, 6.01, 0.25)),
+    fastest: Sequence[float] = FASTEST,
     interval: float = 0.01,
     later: float = 1.0,
     seed: int = 0,

@@ -111,14 +111,14 @@ def separations(state: Floats) -> Floats:
 def energy(state: Floats) -> Floats:
     """Return kinetic and potential energy together."""
     kinetic = (state[..., 6:] ** 2).sum(axis=-1) / 2
-    return kinetic - (1 / separations(state)).sum(axis=-1)
+    return np.asarray(kinetic - (1 / separations(state)).sum(axis=-1))
 
 
 def angular_momentum(state: Floats) -> Floats:
     """Return Σ x v_y - y v_x."""
     place, velocity = state[..., :6], state[..., 6:]
     turn = place[..., 0::2] * velocity[..., 1::2] - place[..., 1::2] * velocity[..., 0::2]
-    return turn.sum(axis=-1)
+    return np.asarray(turn.sum(axis=-1))
 
 
 def _sides(state: Floats) -> Floats:
@@ -135,6 +135,6 @@ def _eccentric_anomaly(mean: float, eccentricity: float) -> float:
     """Solve E + e sin E = M, which counts from the farthest point."""
 
     def missing(anomaly: float) -> float:
-        return anomaly + eccentricity * np.sin(anomaly) - mean
+        return float(anomaly + eccentricity * np.sin(anomaly) - mean)
 
     return float(brentq(missing, mean - 1, mean + 1, xtol=1e-15, rtol=1e-15))
