@@ -15,6 +15,7 @@ from stiffnet.errors import CorruptFileError, StorageError
 from stiffnet.ode import adaptive, encounters, euler, solve, theorem2
 
 SRC = Path(stiffnet.__file__).parent
+PAGE = Path(__file__).parents[2] / "docs" / "ode.md"
 
 
 def records():
@@ -73,6 +74,19 @@ def test_frames_have_a_row_for_each_thing():
     assert len(theorem.to_frame()) == len(theorem.stiffness_index)
     assert len(some.to_frame()) == len(encounters.THRESHOLDS)
     assert one.to_frame()["time_se"].isna().all()
+
+
+def test_the_example_of_the_page_runs():
+    text = PAGE.read_text().split("## In Python")[1]
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    imports, *calls = lines
+    known: dict[str, object] = {}
+    exec(imports, known)  # our own text, from this checkout
+    for line in calls:
+        call, _, kind = line.replace("run(1000,", "run(3,").partition("  # ")
+        record = eval(call.removesuffix(".to_frame()"), known)
+        assert type(record).__name__ == kind.split(":")[0]
+        assert len(record.to_frame())
 
 
 def test_the_room_knows_no_network():
