@@ -20,6 +20,10 @@ class NonFiniteError(StepError):
     exit_code = 3
 
 
+class OdeError(StiffnetError, ValueError):
+    """A differential equation, a step or a tolerance that no solver can work with."""
+
+
 class FoldError(StiffnetError, ValueError):
     """A module that has no exact folded equivalent."""
 

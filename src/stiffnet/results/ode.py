@@ -1,0 +1,254 @@
+"""What was found on differential equations: solutions, steps, indices, encounters."""
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stiffnet.files import atomic_write
+from stiffnet.sealed import packed, sealed, unpacked, unsealed
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class OdeRecord:
+    """A record of texts, numbers and arrays; `load` gives back what `save` wrote."""
+
+    FORMAT: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Everything, as text: numbers unrounded, and a checksum."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return sealed({"format": self.FORMAT} | {k: _stored(v) for k, v in values.items()})
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to one JSON file."""
+        return atomic_write(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            StorageError: If the file cannot be read.
+            CorruptFileError: If it is not such a file, or damaged.
+        """
+        name = cls.__name__
+        damaged = (
+            f"is not a file that `{name}.save` wrote, or it is damaged. Make it again, or name "
+            "another file."
+        )
+        return unsealed(path, cls._of, form=cls.FORMAT, damaged=damaged)
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> Self:
+        return cls(**{each.name: _restored(content[each.name]) for each in fields(cls)})
+
+
+@dataclass(frozen=True, eq=False)
+class OdeSolution(OdeRecord):
+    """A solution at a solver's own steps, and how stiff the problem was on the way."""
+
+    FORMAT: ClassVar[str] = "stiffnet ode solution, version 1"
+
+    problem: str
+    solver: str
+    rtol: float
+    evaluations: int
+    """Of the rate."""
+    jacobians: int
+    times: Floats
+    """(steps + 1,)"""
+    states: Floats
+    """(steps + 1, components)"""
+    stiffness_index: Floats
+    """SI at every time: the largest |Re λ| of the Jacobian, (steps + 1,)."""
+    stiffness_aware_index: Floats
+    """SAI of every step, (steps,); NaN where a step starts from a state of norm zero."""
+    end_error: float | None
+    """max |y - y_ref| / max(|y_ref|, floor) at the end, or None without a reference."""
+
+    @property
+    def steps(self) -> Floats:
+        """(steps,) sizes of the steps."""
+        return np.diff(self.times)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a step, with the state and the indices where it starts."""
+        columns = {f"y{i + 1}": values for i, values in enumerate(self.states[:-1].T)}
+        return pd.DataFrame(
+            {
+                "time": self.times[:-1],
+                "step": self.steps,
+                "si": self.stiffness_index[:-1],
+                "sai": self.stiffness_aware_index,
+                **columns,
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EulerComparison(OdeRecord):
+    """Forward Euler with several step sizes, against the exact solution."""
+
+    FORMAT: ClassVar[str] = "stiffnet euler comparison, version 1"
+
+    problem: str
+    limit: float
+    """The step size above which some mode grows: min of -2 Re λ / |λ|²."""
+    steps: Floats
+    amplification: Floats
+    """max |1 + h λ| of each step size."""
+    times: tuple[Floats, ...]
+    states: tuple[Floats, ...]
+    errors: tuple[Floats, ...]
+    """Largest |y - exact| of the components at each time."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a step size."""
+        return pd.DataFrame(
+            {
+                "step": self.steps,
+                "amplification": self.amplification,
+                "steps": [len(times) - 1 for times in self.times],
+                "largest_error": [float(errors.max()) for errors in self.errors],
+                "end_error": [float(errors[-1]) for errors in self.errors],
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveSteps(OdeRecord):
+    """The steps that an adaptive method chose, beside the stiffness where it chose them."""
+
+    FORMAT: ClassVar[str] = "stiffnet adaptive steps, version 1"
+
+    problem: str
+    rtol: float
+    rejected: int
+    """Steps that were tried and found too long."""
+    stability: float
+    """The method decays on y' = λ y for real λ < 0 while h |λ| is below this."""
+    correlation: float | None
+    """Spearman's of step size and SI, over steps; None where SI never changes."""
+    times: Floats
+    steps: Floats
+    stiffness_index: Floats
+    """SI where each step starts."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an accepted step."""
+        si = self.stiffness_index
+        return pd.DataFrame(
+            {"time": self.times, "step": self.steps, "si": si, "step_times_si": self.steps * si}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Theorem2Check(OdeRecord):
+    """SAI / SI of a symmetric linear system while its fastest eigenvalue grows.
+
+    Theorem 2 says that the ratio tends to √c. `instant` reads it as its proof does: the state, the
+    forcing and the other eigenvalues are fixed, and the interval tends to zero first.
+    """
+
+    FORMAT: ClassVar[str] = "stiffnet theorem 2 check, version 1"
+
+    limit: float
+    """√c = |c₁| / ‖u‖."""
+    interval: float
+    """The fixed time between observations of `observed`."""
+    later: float
+    """When `settled` looks."""
+    stiffness_index: Floats
+    """|λ₁|"""
+    instant: Floats
+    """At the start, from observations a millionth of 1 / |λ₁| apart."""
+    predicted: Floats
+    """√(c + Q), from eigenvalues and coefficients."""
+    observed: Floats
+    """At the start, from observations `interval` apart, whatever λ₁ is."""
+    settled: Floats
+    """As the interval tends to zero, but later on the same solution, when its fast part is gone.
+
+    NaN where nothing at all is left of the state.
+    """
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row an eigenvalue."""
+        names = ("stiffness_index", "instant", "predicted", "observed", "settled")
+        return pd.DataFrame({name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class Encounters(OdeRecord):
+    """Close encounters of three bodies in many runs.
+
+    An encounter lasts while the smallest of the three distances is below a threshold. How many
+    runs have one, and how long they last, depends on the threshold and on how long a run is.
+    """
+
+    FORMAT: ClassVar[str] = "stiffnet encounters, version 1"
+
+    seed: int | None
+    """Random seed of the initial states, or None where they were given."""
+    duration: float
+    interval: float
+    """Length of the intervals that `intervals` counts."""
+    rtol: float
+    thresholds: Floats
+    closest: Floats
+    """(runs,) smallest distance of any two bodies."""
+    time: Floats
+    """(runs, thresholds) share of the time inside an encounter."""
+    intervals: Floats
+    """(runs, thresholds) share of the intervals that an encounter touches."""
+    energy_error: Floats
+    """(runs,) |E(end) - E(0)| / |E(0)|"""
+    momentum_error: Floats
+    """(runs,) |L(end) - L(0)|, of the angular momentum."""
+
+    @property
+    def runs(self) -> Floats:
+        """(thresholds,) share of the runs with an encounter."""
+        below: Floats = (self.closest[:, None] < self.thresholds).mean(axis=0)
+        return below
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a threshold: shares of runs, of time and of intervals, with standard errors."""
+        runs = self.runs
+        count = len(self.closest)
+        unknown = np.full_like(runs, np.nan)  # one run has no spread
+        return pd.DataFrame(
+            {
+                "threshold": self.thresholds,
+                "runs": runs,
+                "runs_se": np.sqrt(runs * (1 - runs) / count),
+                "time": self.time.mean(axis=0),
+                "time_se": _standard_error(self.time) if count > 1 else unknown,
+                "intervals": self.intervals.mean(axis=0),
+                "intervals_se": _standard_error(self.intervals) if count > 1 else unknown,
+            }
+        )
+
+
+def _standard_error(values: Floats) -> Floats:
+    spread: Floats = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    return spread
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [packed(each) for each in value]
+    return packed(value) if isinstance(value, np.ndarray) else value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(unpacked(each) for each in value)
+    return unpacked(value) if isinstance(value, dict) else value
