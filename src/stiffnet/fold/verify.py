@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
+from stiffnet.nested import tensors_in
 from stiffnet.results.fold import Folded
-from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run
 
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 1e-2}

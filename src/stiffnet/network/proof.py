@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stiffnet.nested import tensors_in
 from stiffnet.network.edits import EVERY, Gate, Spot
 from stiffnet.network.gated import gates_of, keep_in_python, put
 from stiffnet.network.source import Unreadable
-from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.places import Line, Places
 from stiffnet.trajectory.wrappers import own_chance, plain_run
 

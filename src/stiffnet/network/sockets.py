@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import StepError
+from stiffnet.nested import tensors_in
 from stiffnet.network.channels import LARGER, channel_axis, each, steady_axis
 from stiffnet.network.edits import EVERY, Gate, Spot
 from stiffnet.network.gated import gate_name, gates_of, original_class
@@ -18,7 +19,6 @@ from stiffnet.network.proof import Wish
 from stiffnet.network.source import Unreadable, owner_of
 from stiffnet.network.spots import spot_of
 from stiffnet.network.where import Where, chosen
-from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.places import Line, Met, Places
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run

@@ -1,7 +1,7 @@
 """A model and a loader in, a `StiffnessReport` out."""
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -16,8 +16,7 @@ from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.results.stiffness import Samples, StiffnessReport
 from stiffnet.stiffness.index import index_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
-from stiffnet.trajectory.batch import as_arguments, resized, samples_in
-from stiffnet.trajectory.graph import tensors_in
+from stiffnet.trajectory.batch import as_arguments, limited, on_device, resized, samples_in
 from stiffnet.trajectory.record import Trajectory, record
 from stiffnet.trajectory.steps import Step, steps as find_steps
 from stiffnet.trajectory.wrappers import plain_run, unwrap
@@ -78,8 +77,8 @@ def measure(
     run: _Run | None = None
     with plain_run(network):
         notes = _batch_norms(network)
-        for inputs, labels in _limited(loader, limit):
-            inputs = _on_device(inputs, network)
+        for inputs, labels in limited(loader, limit):
+            inputs = on_device(inputs, network)
             if run is None:
                 run = _Run(network, find_steps(network, inputs))
             nsi, increment, output = run(inputs, seen.samples)
@@ -111,7 +110,7 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
         StepError: If the network cannot be run on the batch.
     """
     network = unwrap(model)
-    args, kwargs = as_arguments(resized(_on_device(inputs, network), 2))
+    args, kwargs = as_arguments(resized(on_device(inputs, network), 2))
     with plain_run(network):
         try:
             logits = _logits(network(*args, **kwargs))
@@ -267,75 +266,6 @@ def _gathered(steps: list[Step] | None, seen: _Seen) -> tuple[list[Step] | None,
     for _, part in everyone:
         total.join(part)
     return next((found for found, _ in everyone if found), None), total
-
-
-def _limited(loader: Iterable[Any], limit: int | None) -> Iterator[tuple[Any, Tensor | None]]:
-    """Inputs and labels until `limit` samples have come, the last batch cut to fit."""
-    left = limit
-    for batch in loader:
-        inputs, labels = _split(batch)
-        size = samples_in(inputs)
-        if not size:
-            continue
-        if left is not None and size > left:
-            inputs = resized(inputs, left)
-            labels = labels if labels is None else labels[:left]
-            size = left
-        yield inputs, labels
-        if left is not None:
-            left -= size
-            if not left:
-                return
-
-
-def _split(batch: Any) -> tuple[Any, Tensor | None]:
-    if isinstance(batch, Mapping):
-        inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
-        labels = batch.get("labels")
-    elif isinstance(batch, list | tuple) and len(batch) in (1, 2):
-        inputs, labels = batch[0], batch[1] if len(batch) == 2 else None
-    else:
-        inputs, labels = batch, None
-    if isinstance(inputs, list | tuple) or not any(t.ndim for t in tensors_in(inputs)):
-        parts = f" of {len(batch)} parts" if isinstance(batch, list | tuple) else ""
-        raise DataError(
-            f"A batch is a {type(batch).__name__}{parts}, without samples that can be told apart. "
-            "Give images, a pair (images, labels), or a dictionary of the model's arguments."
-        )
-    return inputs, _as_labels(labels, samples_in(inputs))
-
-
-def _as_labels(labels: Any, samples: int) -> Tensor | None:
-    """Labels as one class number a sample, from a tensor, an array or a list."""
-    if labels is None:
-        return None
-    try:
-        given = torch.as_tensor(labels).detach().cpu()
-    except (TypeError, ValueError, RuntimeError):
-        given = torch.empty(0)
-    if given.is_floating_point() or given.is_complex() or given.shape != (samples,):
-        raise DataError(
-            f"The labels of {samples} samples are {given.dtype} of shape {tuple(given.shape)}. "
-            "Give one whole class number for each sample, or no labels."
-        )
-    return given.long()
-
-
-def _on_device(inputs: Any, model: nn.Module) -> Any:
-    """Move inputs from the CPU to where the model is; refuse what lies elsewhere."""
-    parameter = next(model.parameters(), None)
-    if parameter is None:
-        return inputs
-    if isinstance(inputs, Mapping):
-        return {key: _on_device(value, model) for key, value in inputs.items()}
-    if not isinstance(inputs, Tensor) or inputs.device == parameter.device:
-        return inputs
-    if inputs.device.type != "cpu":
-        raise DataError(
-            f"A batch lies on {inputs.device} and the model on {parameter.device}. Move one to "
-            "the other, or leave the batches on the CPU."
-        )
-    return inputs.to(parameter.device)
 
 
 Outcome = tuple[Tensor | None, Tensor | None, Tensor | None]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from stiffnet.errors import StepError
-from stiffnet.trajectory.graph import tensors_in
+from stiffnet.nested import tensors_in
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step
 

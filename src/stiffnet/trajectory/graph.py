@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -23,6 +23,7 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
+from stiffnet.nested import tensors_in
 from stiffnet.trajectory.functions import PERMUTATIONS, name_of, order_of, values_read
 from stiffnet.trajectory.origins import Below, Origins
 
@@ -202,26 +203,6 @@ def unwrapped(tensor: Tensor) -> Tensor:
 def version_of(tensor: Tensor) -> int:
     """How often a tensor, or what it shares its numbers with, was written in place."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in nested sequences, mappings (Hugging Face outputs too) and dataclasses."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif (
-        hasattr(value, "__dict__")
-        and not isinstance(value, type | nn.Module)
-        and not callable(value)
-    ):
-        parts = vars(value).values()  # of a dataclass, torchvision's `ImageList`, …
-        plain = (Tensor, list, tuple, Mapping)
-        yield from tensors_in([v for v in parts if isinstance(v, plain) or is_dataclass(v)])
 
 
 def operands_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

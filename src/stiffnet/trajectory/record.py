@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
-from stiffnet.trajectory.graph import tensors_in
+from stiffnet.nested import tensors_in
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call

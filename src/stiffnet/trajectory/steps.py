@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from stiffnet.errors import StepError
+from stiffnet.nested import tensors_in
 from stiffnet.trajectory.batch import as_arguments, resized
-from stiffnet.trajectory.graph import Watch, tensors_in
+from stiffnet.trajectory.graph import Watch
 from stiffnet.trajectory.opaque import opaque_blocks
 from stiffnet.trajectory.origins import StrangeSum
 from stiffnet.trajectory.rule import Found, passed_over, residual_additions
