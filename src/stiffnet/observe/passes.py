@@ -87,9 +87,9 @@ class Pass(Recorder):
         """Keep an operand as it is now, whatever is done to it in place."""
         self._met[site] = value.clone() if scale == 1.0 else value * scale
 
-    def after(self, place: Place, result: Any) -> None:
+    def made(self, place: Place, result: Tensor) -> None:
         """Keep the sum."""
-        if place.kind == "add" and place in self.sites:
+        if place.kind == "add":
             self._sums[place] = result.detach().clone(), _edge(result)
 
 

@@ -237,17 +237,21 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
         if module in self.paths and threading.get_ident() == self._thread:
             self.enter(self.paths[module], module, args)
 
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if module in self.paths and threading.get_ident() == self._thread:
-            self.leave(module, output)
+            return self.leave(module, output)
+        return None
 
     @abstractmethod
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Handle the start of a module's code."""
 
     @abstractmethod
-    def leave(self, module: nn.Module, output: Any) -> None:
-        """Handle its end, also by an exception (`output` is None then)."""
+    def leave(self, module: nn.Module, output: Any) -> Any:
+        """Handle its end, also by an exception (`output` is None then).
+
+        What it returns, unless that is None, the module returns in the place of `output`.
+        """
 
 
 class Watch(ModuleStack):

@@ -61,7 +61,7 @@ class Places(Numbered):
         super().enter(path, module, args)
         self._calls[path] += 1
 
-    def before(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+    def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note an addition before it runs."""
         path, kind, number = place
         if kind == "add" and path in self.wanted:
@@ -71,6 +71,7 @@ class Places(Numbered):
             lines = _lines(self.running[-1], sys._getframe(_OURS))
             self.met[path, number] = Met(lines, self._calls[path] - 1, shapes, dtypes)
             self.look(path, number, operands)
+        return func(*args, **kwargs)
 
     def calls(self, path: str) -> int:
         """How often a module was called."""
@@ -80,7 +81,7 @@ class Places(Numbered):
         """Look at the operands of an addition that was noted."""
 
 
-_OURS = 3  # frames between the code that adds and `before`
+_OURS = 3  # frames between the code that adds and `meet`
 
 
 def _lines(module: nn.Module, frame: FrameType | None) -> tuple[Line, ...]:

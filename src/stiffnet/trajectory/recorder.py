@@ -79,10 +79,7 @@ class Numbered(ModuleStack):
         path = self.paths[self.running[-1]]
         place = Place(path, kind, self.counts[path, kind])
         self.counts[path, kind] += 1
-        self.before(place, func, args, kwargs)
-        result = func(*args, **kwargs)
-        self.after(place, result)
-        return result
+        return self.meet(place, func, args, kwargs)
 
     def begin(self) -> None:
         """Start a pass."""
@@ -90,11 +87,9 @@ class Numbered(ModuleStack):
     def end(self) -> None:
         """End a pass that nothing interrupted."""
 
-    def before(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: Any) -> None:
-        """Look at an addition or product before it runs."""
-
-    def after(self, place: Place, result: Any) -> None:
-        """Look at what an addition or product made."""
+    def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an addition or product."""
+        return func(*args, **kwargs)
 
 
 class _Functions(TorchFunctionMode):
@@ -142,11 +137,16 @@ class Recorder(Numbered):
             for site in (step.state_at, step.increment_at, step.rate_at):
                 self.sites[Place(site.module, site.kind, site.number)][site] = None
 
-    def before(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: Any) -> None:
-        """Hand over the operands that are due here."""
-        for site in self.sites.get(place, ()):
+    def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Hand over the operands that are due here, then the result."""
+        due = self.sites.get(place, ())
+        for site in due:
             scale = scale_of(func, kwargs) if site.kind == "add" and site.operand == 1 else 1.0
             self.hand_over(site, operands_of(args, kwargs)[site.operand], scale)
+        result = func(*args, **kwargs)
+        if due:
+            self.made(place, result)
+        return result
 
     def hand_over(self, site: Site, value: Any, scale: float = 1.0) -> None:
         """Give a value to who listens, if it is one such as was there when the steps were found."""
@@ -161,6 +161,9 @@ class Recorder(Numbered):
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
         """Do something with an operand, which is `scale` times as large when it is added."""
+
+    def made(self, place: Place, result: Tensor) -> None:
+        """Do something with what an addition or product of a step made."""
 
     def check(self, step: Step, met: Mapping[Site, Any]) -> None:
         """Refuse a pass whose code was not that in which the steps were found."""

@@ -116,6 +116,13 @@ class _Verdict:
     identity: bool
     origin: tuple[Node, ...]  # where the branch begins
     linear: bool = True  # the shortcut is an identity or a linear map
+    given: tuple[Node, ...] = ()  # where it begins outside, if state and rate came as arguments
+
+    @property
+    def input(self) -> Node | None:
+        """The one value that state and rate were made of; None if there is no such one."""
+        found = set(self.given or self.origin)
+        return found.pop() if len(found) == 1 else None
 
 
 _Steps = list[tuple[Node, _Verdict]]
@@ -194,13 +201,16 @@ def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
             and (node is rate or _precedes(node, rate))
         ]  # fmt: skip
         given = _same_values(rate)
-        relations = {
-            _relation(root.outer, source.outer, given=source is given)
+        relations = [
+            relation
             for source in sources
             if source.outer
-        }
-        if relations - {None}:
-            found.append(_Verdict(operand, "identity" in relations, (root, *sources)))
+            and (relation := _relation(root.outer, source.outer, given=source is given))
+        ]
+        if relations:
+            identity = any(handed for handed, _ in relations)
+            begins = tuple(node for handed, node in relations if handed is identity)
+            found.append(_Verdict(operand, identity, (root, *sources), given=begins))
     return next((verdict for verdict in found if verdict.identity), found[0] if found else None)
 
 
@@ -210,8 +220,10 @@ def _same_values(node: Node) -> Node:
     return node
 
 
-def _relation(state: Node, source: Node, *, given: bool) -> str | None:
+def _relation(state: Node, source: Node, *, given: bool) -> tuple[bool, Node] | None:
     """How an argument called the state relates to the argument that the rate came from.
+
+    Whether the state is handed through, or else projected, and the value that both came from.
 
     Args:
         state: In the code that calls the module.
@@ -222,13 +234,13 @@ def _relation(state: Node, source: Node, *, given: bool) -> str | None:
     while state.frame is source.frame:
         for root in _stream(state):
             if root is source or (_precedes(root, source) and _is_branch(root, source)):
-                return "identity"
+                return True, root
         fork = _fork(state, source)
         if fork is not None:
             plainer = fork is not source and (
                 _weight_between(fork, state) < _weight_between(fork, source)
             )
-            return "projection" if plainer or not given else None
+            return (False, fork) if plainer or not given else None
         if state.op != "argument" or source.op != "argument":
             return None
         if state.outer is None or source.outer is None:

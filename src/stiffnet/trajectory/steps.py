@@ -197,17 +197,7 @@ def _additions(
     """Run `size` samples through the model and apply the rule to every frame."""
     args, kwargs = resized(args, size), resized(kwargs, size)
     with plain_run(model), Watch(model, (args, kwargs), closely=True) as watch:
-        try:
-            model(*args, **kwargs)
-        except Exception as error:
-            shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in((args, kwargs)))
-            advice = "Give an example that the network takes."
-            if is_exported(model):
-                advice = "Export it with `dynamic_shapes` that leave the number of samples open."
-            raise StepError(
-                f"{type(model).__name__} cannot be run on inputs of shape {shapes}: "
-                f"{_first_line(error)} {advice}"
-            ) from error
+        run_on(model, args, kwargs)
     if places := passed_over(watch.frames):
         raise StepError(
             f"In {places[0]}, which holds several blocks, {len(places)} sums add a rate to a state "
@@ -224,6 +214,25 @@ def _additions(
         for _, step in sorted(found, key=lambda pair: pair[0])
     ]
     return counted, watch.origins.sums
+
+
+def run_on(model: nn.Module, args: Any, kwargs: Any) -> None:
+    """Run a network on an example.
+
+    Raises:
+        StepError: If it cannot be run; with the reason and what to do.
+    """
+    try:
+        model(*args, **kwargs)
+    except Exception as error:
+        shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in((args, kwargs)))
+        advice = "Give an example that the network takes."
+        if is_exported(model):
+            advice = "Export it with `dynamic_shapes` that leave the number of samples open."
+        raise StepError(
+            f"{type(model).__name__} cannot be run on inputs of shape {shapes}: "
+            f"{_first_line(error)} {advice}"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -3,7 +3,8 @@
 import random
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,8 @@ _MACHINERY = frozenset(vars(nn.Module()))  # hooks and the like: what every modu
 def _own_state(model: nn.Module) -> Iterator[None]:
     """Give back what a forward pass changes, also in evaluation: buffers, counters, caches, lists.
 
-    An attribute gets its value back, and a list, dictionary or set its content, one level deep.
+    An attribute gets its value back, and a list, dictionary, set or other object its content, one
+    level deep.
     """
     kept = [
         (module, dict(module._buffers), _copied(module._buffers), _copied(_attributes(module)))
@@ -123,7 +125,19 @@ def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
             copies[name] = value.detach().clone()
         elif type(value) in (list, dict, set):
             copies[name] = value.copy()
+        elif _keeps_things(value):
+            copies[name] = vars(value).copy()
     return copies
+
+
+def _keeps_things(value: Any) -> bool:
+    """Whether a value is a plain object with attributes, such as the memory of DIA's steps."""
+    return (
+        type(getattr(value, "__dict__", None)) is dict
+        and type(value).__setattr__ is object.__setattr__
+        and not isinstance(value, type | Enum | Tensor | list | dict | set)
+        and not callable(value)
+    )
 
 
 def _refill(values: Mapping[str, Any], before: Mapping[str, Any]) -> None:
@@ -141,6 +155,9 @@ def _refill(values: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         elif isinstance(value, dict | set):
             value.clear()
             value.update(copy)
+        else:
+            vars(value).clear()
+            vars(value).update(copy)
 
 
 @contextmanager
@@ -157,12 +174,14 @@ def own_chance(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def borrowed(model: nn.Module) -> Iterator[None]:
+    """Evaluate without compilation, and leave no trace in the model or in random numbers."""
+    with own_chance(model), evaluating(model), eagerly(model), _own_state(model):
+        yield
+
+
+@contextmanager
 def plain_run(model: nn.Module) -> Iterator[None]:
-    """Evaluate without gradients, compilation or a trace in the random number generators."""
-    with ExitStack() as borrowed:
-        borrowed.enter_context(own_chance(model))
-        borrowed.enter_context(evaluating(model))
-        borrowed.enter_context(eagerly(model))
-        borrowed.enter_context(_own_state(model))
-        borrowed.enter_context(torch.no_grad())
+    """Evaluate so, and without gradients."""
+    with borrowed(model), torch.no_grad():
         yield
