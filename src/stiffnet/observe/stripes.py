@@ -27,9 +27,9 @@ from stiffnet.attention.asr import ConstantGate
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.network.attach import attached
 from stiffnet.network.values import choosers
-from stiffnet.observe.measure import provenance
 from stiffnet.observe.spread import Spread
 from stiffnet.observe.weighted_moments import Floats, Moments
+from stiffnet.provenance import provenance
 from stiffnet.results.stripes import ModuleStripes, StripeReport
 from stiffnet.trajectory.batch import as_arguments, limited, on_device, samples_in
 from stiffnet.trajectory.norms import as_double
