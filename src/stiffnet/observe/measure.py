@@ -1,9 +1,7 @@
 """A model and a loader in, a `StiffnessReport` out."""
 
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,13 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.provenance import provenance
 from stiffnet.results.stiffness import Samples, StiffnessReport
-from stiffnet.stiffness.index import index_from_norms
+from stiffnet.scramble import word_at
+from stiffnet.stiffness.index import indices_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
 from stiffnet.trajectory.batch import as_arguments, limited, on_device, resized, samples_in
-from stiffnet.trajectory.record import Trajectory, record
+from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import Step, steps as find_steps
 from stiffnet.trajectory.wrappers import plain_run, unwrap
+from stiffnet.words import first_line
 
 KEEP = 10_000
 
@@ -115,10 +116,9 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
         try:
             logits = _logits(network(*args, **kwargs))
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise StepError(
-                f"{type(network).__name__} cannot be run on these images: {reason}. Give images "
-                "that the network takes."
+                f"{type(network).__name__} cannot be run on these images: {first_line(error)}. "
+                "Give images that the network takes."
             ) from error
     return None if logits is None else logits.shape[1]
 
@@ -138,19 +138,6 @@ def _batch_norms(model: nn.Module) -> tuple[str, ...]:
         f"{len(found)} {norms} statistics from the batch and not from training (the first is "
         f"{found[0]!r}), so these numbers depend on which images were measured together.",
     )
-
-
-def provenance(model: nn.Module) -> dict[str, str]:
-    """Versions and hardware that a number depends on."""
-    parameter = next(model.parameters(), torch.empty(0))
-    packages = ("stiffnet", "torch", "timm", "torchvision")
-    return {
-        "versions": ", ".join(f"{name} {version(name)}" for name in packages),
-        "python": platform.python_version(),
-        "device": parameter.device.type,
-        "precision": str(parameter.dtype).removeprefix("torch."),
-        "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
-    }
 
 
 @dataclass
@@ -176,22 +163,13 @@ class _Run:
                 f"A batch of {samples_in(inputs)} samples has states of {len(trajectory)}. Give "
                 "batches whose first axis counts the samples, and a network that keeps them apart."
             )
-        nsi = _indices(trajectory, trajectory.rate_norms, before)
-        return nsi, _indices(trajectory, trajectory.increment_norms, before), output
-
-
-def _indices(trajectory: Trajectory, norms: Tensor, before: int) -> Tensor:
-    columns = []
-    for number, step in enumerate(trajectory.steps):
-        columns.append(
-            index_from_norms(
-                trajectory.state_norms[:, number],
-                norms[:, number],
-                what=f"step {step.name!r}",
-                first=before,
-            )
+        nsi, increment = indices_from_norms(
+            trajectory.state_norms,
+            torch.stack([trajectory.rate_norms, trajectory.increment_norms]),
+            steps=[step.name for step in self.steps],
+            first=before,
         )
-    return torch.stack(columns, dim=1)
+        return nsi, increment, output
 
 
 @dataclass
@@ -229,7 +207,8 @@ class _Seen:
             k: np.concatenate([self._rows[k], v]) if self._rows else v for k, v in batch.items()
         }
         if len(merged["number"]) > self.keep:
-            chosen = np.sort(np.argsort(_hash(merged["number"]), kind="stable")[: self.keep])
+            scrambled = word_at(merged["number"].astype(np.uint64), np.uint64(0))
+            chosen = np.sort(np.argsort(scrambled, kind="stable")[: self.keep])
             merged = {k: v[chosen] for k, v in merged.items()}
         self._rows = merged
 
@@ -247,15 +226,6 @@ class _Seen:
 
     def kept(self) -> Samples:
         return Samples(**self._rows)
-
-
-def _hash(number: np.ndarray) -> np.ndarray:
-    """Scramble integers (the finaliser of splitmix64), the same on every machine."""
-    x = number.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    scrambled: np.ndarray = x ^ (x >> np.uint64(31))
-    return scrambled
 
 
 def _gathered(steps: list[Step] | None, seen: _Seen) -> tuple[list[Step] | None, _Seen]:

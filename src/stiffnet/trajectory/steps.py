@@ -16,6 +16,7 @@ from stiffnet.trajectory.origins import StrangeSum
 from stiffnet.trajectory.rule import Found, passed_over, residual_additions
 from stiffnet.trajectory.stages import begins_a_stage
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
+from stiffnet.words import first_line
 
 PROBE_BATCHES = (2, 3)  # two batch sizes, to see which axis of a state counts the samples
 
@@ -231,10 +232,5 @@ def run_on(model: nn.Module, args: Any, kwargs: Any) -> None:
             advice = "Export it with `dynamic_shapes` that leave the number of samples open."
         raise StepError(
             f"{type(model).__name__} cannot be run on inputs of shape {shapes}: "
-            f"{_first_line(error)} {advice}"
+            f"{first_line(error)}. {advice}"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return line if line.endswith((".", "!", "?")) else line + "."
