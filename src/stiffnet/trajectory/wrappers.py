@@ -1,6 +1,7 @@
 """Looking through the wrappers that people put around a network, and borrowing it politely."""
 
 import random
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +17,11 @@ from torch.nn.parameter import is_lazy
 
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the network inside `torch.compile`, data-parallel and Fabric wrappers."""
-    from lightning_fabric.wrappers import _FabricModule
-    from torch._dynamo import OptimizedModule
-
-    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel, _FabricModule)
+    compiled = _classes("torch._dynamo", "OptimizedModule")
+    fabric = _classes("lightning_fabric.wrappers", "_FabricModule")
+    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel, *fabric)
     while True:
-        if isinstance(model, OptimizedModule):
+        if isinstance(model, compiled):
             model = model._orig_mod
         elif isinstance(model, parallel):
             model = model.module
@@ -29,13 +29,20 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
+def _classes(module: str, name: str) -> tuple[Any, ...]:
+    """A class that takes seconds to import; if nobody has, there is nothing of it."""
+    return (getattr(sys.modules[module], name),) if module in sys.modules else ()
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether a network, or a part of it, was given to `torch.compile`."""
+    kinds = _classes("torch._dynamo", "OptimizedModule")
+    return any(isinstance(m, kinds) or m._compiled_call_impl for m in model.modules())
+
+
 def unready(model: nn.Module) -> str | None:
     """Say what to do before a network can be deployed, or None if it is ready."""
-    from torch._dynamo import OptimizedModule
-
-    if unwrap(model) is not model or any(
-        isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()
-    ):
+    if unwrap(model) is not model or is_compiled(model):
         return "it is wrapped or compiled. Give the network inside."
     training = next((path for path, module in model.named_modules() if module.training), None)
     if training is None:
@@ -74,9 +81,7 @@ def eagerly(model: nn.Module) -> Iterator[None]:
 
     Both settings are the whole process's, so they are touched only if something is compiled.
     """
-    from torch._dynamo import OptimizedModule
-
-    if not any(isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()):
+    if not is_compiled(model):
         yield
         return
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
