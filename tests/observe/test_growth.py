@@ -8,7 +8,7 @@ from torch import nn
 from observe.gated_networks import Block, Fixed, blocks, gated, images
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.observe.growth import growth
-from stiffnet.observe.operator_norms import Layout, largest_singular_value
+from stiffnet.stiffness.jacobian_norm import Layout, largest_singular_value
 from tolerances import RTOL
 
 

@@ -27,8 +27,8 @@ from stiffnet.attention.asr import ConstantGate
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.network.attach import attached
 from stiffnet.network.values import choosers
-from stiffnet.observe.spread import Spread
-from stiffnet.observe.weighted_moments import Floats, Moments
+from stiffnet.observe.channel_moments import Floats, Moments
+from stiffnet.observe.kept_images import KeptImages
 from stiffnet.provenance import provenance
 from stiffnet.results.stripes import ModuleStripes, StripeReport
 from stiffnet.trajectory.batch import as_arguments, limited, on_device, samples_in
@@ -150,7 +150,7 @@ class _Looked:
     """What was seen of one module so far."""
 
     def __init__(self, step: str, keep: int, clock: Iterator[int]) -> None:
-        self.step, self.kept, self._clock = step, Spread(keep), clock
+        self.step, self.kept, self._clock = step, KeptImages(keep), clock
         self.seen, self.order, self.silent = 0, 0, 0
         self.left_over, self.made = 0.0, 0.0
 
