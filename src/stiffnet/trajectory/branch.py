@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import StepError
+from stiffnet.trajectory.addresses import Addresses
 from stiffnet.trajectory.batch import as_arguments, on_device
+from stiffnet.trajectory.functions import ADDITIONS, SAME_VALUES
 from stiffnet.trajectory.gating import gates
-from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, Node
+from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.recorder import Place
-from stiffnet.trajectory.replay import Memory, NothingElseReads, Plan, Replay, Seeing
+from stiffnet.trajectory.replay import Memory, NothingElseReads, Plan, Replay
 from stiffnet.trajectory.rule import verdicts
 from stiffnet.trajectory.stages import rearranged, way_between
 from stiffnet.trajectory.steps import Step, run_on
@@ -96,7 +98,7 @@ def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Br
         )
     args, kwargs = as_arguments(on_device(example, network))
     with plain_run(network), _mathematical():
-        with Seeing(network, (args, kwargs)) as seen:
+        with Addresses(network, (args, kwargs)) as seen:
             run_on(network, args, kwargs)
         plan, order = _planned(seen, step, of)
         recorded = Replay(network, plan, Memory("", args, kwargs), keep=True)
@@ -169,7 +171,7 @@ def _mathematical() -> AbstractContextManager[None]:
     return sdpa_kernel(SDPBackend.MATH)
 
 
-def _planned(seen: Seeing, step: Step, of: Of) -> tuple[Plan, Tensor | None]:
+def _planned(seen: Addresses, step: Step, of: Of) -> tuple[Plan, Tensor | None]:
     """Where the step begins, and how the state is laid out there, if it is laid out otherwise."""
     site = step.state_at
     found = next(
@@ -189,15 +191,15 @@ def _planned(seen: Seeing, step: Step, of: Of) -> tuple[Plan, Tensor | None]:
         )
     total, verdict = found
     state, rate = (total.operands[i] for i in (verdict.state_operand, 1 - verdict.state_operand))
-    origin = None if verdict.input is None else seen.origin(verdict.input)
-    if verdict.input is None or origin is None or state is None or rate is None:
+    address = None if verdict.input is None else seen.of(verdict.input)
+    if verdict.input is None or address is None or state is None or rate is None:
         raise StepError(
             f"Step {step.name!r} has no one input that can be varied: it begins at several values, "
             "or at one that is made in code which cannot be followed. Choose another step."
         )
     plan = Plan(
         of=of,
-        origin=origin,
+        address=address,
         addition=Place(site.module, site.kind, site.number),
         rate_operand=1 - verdict.state_operand,
         gates={

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stiffnet.trajectory.graph import operands_of
+from stiffnet.trajectory.functions import operands_of
 from stiffnet.trajectory.recorder import Numbered, Place
 
 

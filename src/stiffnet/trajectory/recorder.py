@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from stiffnet.errors import StepError
-from stiffnet.trajectory.functions import name_of
-from stiffnet.trajectory.graph import KINDS, ModuleStack, operands_of
+from stiffnet.trajectory.functions import KINDS, name_of, operands_of
+from stiffnet.trajectory.module_stack import ModuleStack
 from stiffnet.trajectory.steps import Site, Step
 
 

@@ -1,110 +1,19 @@
 """Running a part of a network again, with another value in the place of one that it handled."""
 
-import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped, tensors_in
-from stiffnet.trajectory.functions import name_of
-from stiffnet.trajectory.graph import Frame, Node, Watch, operands_of
+from stiffnet.trajectory.addresses import Address, Call
+from stiffnet.trajectory.functions import name_of, operands_of
 from stiffnet.trajectory.recorder import Numbered, Place, scale_of
-
-Call = tuple[str, int]
-"""One call of a module: its path, and which of its calls in the pass it is, from 0."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """How a value is met again: in which call, and as which argument or result of its own code."""
-
-    call: Call
-    name: str  # "argument", a function's name, or a called module's path behind "call "
-    number: int = 0  # which of the results of that name
-    part: int = 0  # which of the tensors there
-
-
-class Seeing(Watch):
-    """Watches a pass, and knows how its values can be met again."""
-
-    def __init__(self, model: nn.Module, inputs: Any) -> None:
-        super().__init__(model, inputs, closely=True)
-        self._origins: dict[Node, Origin] = {}
-        self._calls: dict[Frame, Call] = {}
-        self._called: Counter[str] = Counter()
-        self._results: Counter[tuple[Frame, str]] = Counter()
-        self._hooks: list[RemovableHandle] = []
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self._hooks = [  # on the modules themselves, because only such hooks see keywords
-            module.register_forward_pre_hook(self._given, with_kwargs=True)
-            for module in self.paths
-            if not isinstance(module, torch.jit.ScriptModule)
-        ]
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        super().__exit__(*error)
-
-    def origin(self, node: Node) -> Origin | None:
-        """How a value is met again; None where it cannot be."""
-        return self._origins.get(node)
-
-    def around(self, node: Node) -> tuple[Call, ...]:
-        """The calls in which a value is handled, from the innermost outwards."""
-        calls = []
-        frame: Frame | None = node.frame
-        while frame is not None:
-            calls.append(self._calls[frame])
-            frame = frame.parent
-        return tuple(calls)
-
-    def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Number the calls of every module."""
-        super().enter(path, module, args)
-        self._calls[self._stack[-1]] = path, self._called[path]
-        self._called[path] += 1
-
-    def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if threading.get_ident() != self._thread:
-            return
-        with torch._C.DisableTorchFunction():
-            frame = self._stack[-1]
-            self._note(frame, "argument", 0, [frame.find(t) for t in tensors_in((args, kwargs))])
-
-    def leave(self, module: nn.Module, output: Any) -> None:
-        """Note what a module's result is in the code that called it."""
-        frame = self._stack[-1]
-        super().leave(module, output)
-        if frame.parent is not None:
-            name = f"call {frame.path}"
-            made = [frame.parent.find(tensor) for tensor in tensors_in(output)]
-            self._note(frame.parent, name, self._results[frame.parent, name], made)
-            self._results[frame.parent, name] += 1
-
-    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Note which result of its name a function's is."""
-        super().saw(func, args, kwargs, result)
-        if self._stack and self._numbering:
-            frame, name = self._stack[-1], name_of(func)
-            made = [frame.find(tensor) for tensor in tensors_in(result)]
-            self._note(frame, name, self._results[frame, name], made)
-            self._results[frame, name] += 1
-
-    def _note(self, frame: Frame, name: str, number: int, made: list[Node | None]) -> None:
-        for part, node in enumerate(made):
-            if node is not None and node.frame is frame and node not in self._origins:
-                self._origins[node] = Origin(self._calls[frame], name, number, part)
 
 
 @dataclass(frozen=True)
@@ -112,7 +21,7 @@ class Plan:
     """What to put where, and what to take."""
 
     of: str
-    origin: Origin
+    address: Address
     addition: Place
     rate_operand: int
     gates: Mapping[Place, int]
@@ -160,7 +69,7 @@ class Replay(Numbered):
         """Return what the plan asks for at x, or where the pass was if there is none."""
         self._x = None if x is None else x.clone()  # which code may write into
         wanted = {call[0] for call in self.plan.around} if self._keep else set()
-        paths = wanted | {self.plan.origin.call[0]}
+        paths = wanted | {self.plan.address.call[0]}
         hooks = [
             self.model.get_submodule(path).register_forward_pre_hook(self._given, with_kwargs=True)
             for path in paths
@@ -195,7 +104,7 @@ class Replay(Numbered):
                 counts=dict(self.counts),
                 calls={**self._calls, call[0]: call[1]},
             )
-        if call == self.plan.origin.call and self.plan.origin.name == "argument":
+        if call == self.plan.address.call and self.plan.address.name == "argument":
             return self._put((args, kwargs))
         return None
 
@@ -214,14 +123,14 @@ class Replay(Numbered):
         return self._result(name_of(func), super().function(func, args, kwargs))
 
     def _result(self, name: str, result: Any) -> Any:
-        origin = self.plan.origin
-        if not self._frames or self._frames[-1] != origin.call or name != origin.name:
+        address = self.plan.address
+        if not self._frames or self._frames[-1] != address.call or name != address.name:
             return result
         self._results[name] += 1
-        return self._put(result) if self._results[name] == origin.number + 1 else result
+        return self._put(result) if self._results[name] == address.number + 1 else result
 
     def _put(self, given: Any) -> Any:
-        old = list(tensors_in(given))[self.plan.origin.part]
+        old = list(tensors_in(given))[self.plan.address.part]
         self.original = old
         if self._x is None:
             with torch._C.DisableTorchFunction():  # these are none of the network's functions
@@ -231,7 +140,7 @@ class Replay(Numbered):
         changed = mapped(given, lambda value: new if value is old else value)
         if not any(tensor is new for tensor in tensors_in(changed)):
             raise StepError(
-                f"A value in {self.plan.origin.call[0]!r} is held by an object into which no "
+                f"A value in {self.plan.address.call[0]!r} is held by an object into which no "
                 "other can be put. Choose another step."
             )
         return changed
@@ -299,7 +208,7 @@ class NothingElseReads(TorchDispatchMode):
         read = list(tensors_in((args, kwargs or {}))) if self._replay.original is not None else []
         if any(_overlap(old, tensor) for old in olds for tensor in read):
             raise StepError(
-                f"The code of {self._replay.plan.origin.call[0]!r} reads the input of a step by "
+                f"The code of {self._replay.plan.address.call[0]!r} reads the input of a step by "
                 "another name too (a view, an attribute), or where it cannot be followed, so that "
                 "it cannot be varied alone. Choose another step."
             )

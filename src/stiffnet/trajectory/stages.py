@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from stiffnet.trajectory.functions import PERMUTATIONS
-from stiffnet.trajectory.graph import SAME_VALUES, Node
+from stiffnet.trajectory.functions import PERMUTATIONS, SAME_VALUES
+from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.rule import Found
 
 Shape = tuple[int, ...]
