@@ -11,6 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from stiffnet.errors import RecipeError
+from stiffnet.words import first_line
 
 
 def make_fabric(
@@ -58,7 +59,7 @@ def make_fabric(
                 precision=precision,
             )
     except (RuntimeError, ValueError, Warning) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise RecipeError(
             f"This machine cannot do that: {reason}. Choose another `--device`, `--devices`, "
             "`--strategy` or `precision`."

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from stiffnet.fold.algebra import LAYERS, Holder
 from stiffnet.fold.commute import ways
 from stiffnet.fold.factors import all_factors, factors, is_rearrangement
-from stiffnet.fold.operations import Refusal, mapped, read
+from stiffnet.fold.operations import Refusal, read
+from stiffnet.nested import mapped
 
 DOUBLE = torch.float64
 

@@ -8,7 +8,7 @@ from torch import nn
 from observe.gated_networks import Block, Fixed, blocks, gated, images
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.observe.growth import growth
-from stiffnet.observe.operator_norms import Layout, largest_singular_value
+from stiffnet.stiffness.jacobian_norm import Layout, largest_singular_value
 from tolerances import RTOL
 
 
@@ -86,6 +86,20 @@ def test_growth_is_below_the_local_bound_and_that_below_the_theorems(seed):
     assert (found.log_growth_max <= found.log_local + slack).all()
     assert (found.log_local <= found.log_bound + slack).all()
     assert (found.nearest <= 1 + slack).all()
+
+
+class Minus(Linear):
+    """x - α W x."""
+
+    def forward(self, x):
+        return x - self.gate * self.inner(x)
+
+
+def test_what_is_subtracted_is_not_added():
+    model = Minus(torch.diag(torch.arange(1.0, 6.0)).double(), 0.25)
+    frame = growth(model, POINTS).to_frame()
+    close(frame["local_bound"], [0.75])  # of 1 - 0.25 × (1, …, 5); their sum would have 2.25
+    close(frame["bound"], [1 + 0.25 * 5])
 
 
 def jacobian(function, x):

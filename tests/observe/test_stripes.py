@@ -8,7 +8,7 @@ from torch import nn
 import stiffnet
 from observe.gated_networks import Copy, Fixed, blocks, gated, images, seen
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.observe.spread import Spread
+from stiffnet.observe.kept_images import KeptImages
 from stiffnet.observe.stripes import stripes
 from tolerances import RTOL
 
@@ -145,7 +145,7 @@ def test_the_network_is_left_as_it_was():
 
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_kept_images_are_evenly_spread_in_any_batches(size):
-    kept = Spread(10)
+    kept = KeptImages(10)
     for start in range(0, 100, size):
         kept.add(rows=np.arange(start, min(start + size, 100), dtype=float)[:, None])
     assert list(kept.number) == list(range(0, 100, 16))

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from torch.overrides import TorchFunctionMode
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
 from stiffnet.stiffness import index_from_norms, stiffness_index
+from stiffnet.stiffness.index import indices_from_norms
 from stiffnet.trajectory.norms import sample_norms
 from tolerances import RTOL
 
@@ -201,3 +203,54 @@ def test_refuses_what_it_cannot_measure(call, message):
 def test_reads_numpy_values_without_loss():
     x = np.array([[3.0, 4.0]])
     assert sample_norms(torch.from_numpy(x)).tolist() == [5.0]
+
+
+def norms(*shape, seed):
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+STEPS = ["a", "b", "c"]
+
+
+def test_a_table_has_the_indices_of_its_steps():
+    states, rates = norms(5, 3, seed=0), norms(2, 5, 3, seed=1)
+    for table, found in zip(rates, indices_from_norms(states, rates, steps=STEPS), strict=True):
+        columns = zip(states.T, table.T, strict=True)
+        expected = [index_from_norms(state, rate, what="") for state, rate in columns]
+        assert torch.equal(found, torch.stack(expected, dim=1))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0])
+@pytest.mark.parametrize("what", ["state", "rate", "increment"])
+def test_a_table_names_the_first_step_as_that_step_by_itself_would_be_named(what, bad):
+    states, rates = norms(5, 3, seed=0), norms(2, 5, 3, seed=1)
+    wrong = {"state": states, "rate": rates[0], "increment": rates[1]}[what]
+    wrong[[1, 4], 1] = wrong[2, 2] = bad
+    if what != "state" and bad == 0:
+        assert torch.equal(indices_from_norms(states, rates, steps=STEPS) == 0, rates == 0)
+        return
+    with pytest.raises(NonFiniteError) as alone:
+        index_from_norms(
+            states[:, 1], rates[int(what == "increment"), :, 1], what="step 'b'", first=10
+        )
+    with pytest.raises(NonFiniteError) as together:
+        indices_from_norms(states, rates, steps=STEPS, first=10)
+    assert str(together.value) == str(alone.value)
+    assert "step 'b'" in str(together.value)
+    assert "samples 11 and 14" in str(together.value)
+
+
+class Waits(TorchFunctionMode):
+    """Counts how often a program waits for the device."""
+
+    count = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.count += func.__name__ in ("__bool__", "item", "__float__", "tolist", "cpu")
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_table_waits_for_the_device_once():
+    with Waits() as waits:
+        indices_from_norms(norms(5, 3, seed=0), norms(2, 5, 3, seed=1), steps=STEPS)
+    assert waits.count == 1

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from stiffnet.errors import UnknownNameError
 from stiffnet.registry import unknown
 from stiffnet.trajectory.wrappers import plain_run, unwrap
+from stiffnet.words import first_line
 
 TORCHVISION = "torchvision:"
 LARGE = 224  # supposed of a network that does not say what it is made for
@@ -111,7 +112,7 @@ def _refusal(network: nn.Module, size: int, error: Exception) -> str | None:
         _convolutions(network, _published_size(network) or LARGE)
     except Exception:
         return None
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".!")
+    said = first_line(error)
     return f"it cannot be run on {size} pixels ({said})"
 
 

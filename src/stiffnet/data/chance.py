@@ -9,7 +9,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-STRIDE = np.uint64(0x9E3779B97F4A7C15)  # the odd number nearest to 2**64 / golden ratio
+from stiffnet.scramble import word_at
+
 WORD = 2**64
 
 
@@ -38,19 +39,7 @@ def uniforms(
     """
     state = np.zeros((1, 1), dtype=np.uint64)
     for number in (purpose, seed, epoch):
-        state = _at(state, np.array([[number % WORD]], dtype=np.uint64))
-    state = _at(state, np.asarray(samples).astype(np.uint64).reshape(-1, 1))
-    words = _at(state, np.arange(draws, dtype=np.uint64).reshape(1, -1))
+        state = word_at(state, np.array([[number % WORD]], dtype=np.uint64))
+    state = word_at(state, np.asarray(samples).astype(np.uint64).reshape(-1, 1))
+    words = word_at(state, np.arange(draws, dtype=np.uint64).reshape(1, -1))
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53  # as many bits as it holds
-
-
-def _at(start: npt.NDArray[np.uint64], place: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the word at `place` of the splitmix64 sequence that begins at `start`.
-
-    A word serves as the start of the next sequence, so all the numbers come to be mixed.
-    """
-    x = start + STRIDE * (place + np.uint64(1))
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
-    return mixed

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from stiffnet.words import few
+
 WORDNET = re.compile(r"(n\d{8})(?!\d)")  # a WordNet number, alone or with words behind it
-_NAMED = 3  # classes named in a sentence
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,6 @@ def match_classes(
             name = known.names[chosen[label]]
             return Mismatch(f"{first!r} and {label!r} are both the network's class {name!r}")
     return tuple(chosen[label] for label in labels)
-
-
-def few(names: Sequence[str]) -> str:
-    """Write the first of some names, and how many more there are.
-
-    >>> few(["a", "b"]), few("abcdef")
-    ('a, b', 'a, b, c and 3 more')
-    """
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def simplified(name: str) -> str:

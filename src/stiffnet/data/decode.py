@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.images import Preparation
+from stiffnet.words import first_line
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF")  # no decoder beyond these is tried
 
@@ -87,8 +88,7 @@ def _reason(path: Path, error: Exception) -> str:
         return "it would unpack to more pixels than is safe"
     if isinstance(error, UnidentifiedImageError):
         return "it is empty" if path.stat().st_size == 0 else "it has no known image format"
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    return first_line(error)
 
 
 def _pixels(image: Image.Image) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 from stiffnet.data.folder import ImageFolder, image_folder
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import DataError
+from stiffnet.words import few
 
 Data = TypeVar("Data", ImageSet, ImageFolder)
 
@@ -82,5 +83,4 @@ def _listed(names: Sequence[str]) -> str:
     >>> _listed(["cat", "dog"]), _listed(list("abcdefg"))
     ("'cat', 'dog'", "'a', 'b', 'c', 'd', 'e' and 2 more")
     """
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(repr, names[:SHOWN])) + more
+    return few(map(repr, names), SHOWN)

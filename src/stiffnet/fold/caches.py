@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from stiffnet.trajectory.graph import tensors_in
+from stiffnet.nested import tensors_in
 
 
 @contextmanager

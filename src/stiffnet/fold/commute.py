@@ -19,7 +19,8 @@ from stiffnet.attention import Attention
 from stiffnet.attention.asr import ConstantGate, ConstantIEBN
 from stiffnet.fold.algebra import LAYERS, Layer, is_parameter, parameter_layer, whole_norm
 from stiffnet.fold.operations import Op, Reading, Refusal, run_again
-from stiffnet.trajectory.graph import ADDITIONS, SAME_VALUES, Frame, Node
+from stiffnet.trajectory.functions import ADDITIONS, SAME_VALUES
+from stiffnet.trajectory.graph import Frame, Node
 
 CASTS = frozenset((
     "to", "type", "type_as", "float", "half", "bfloat16", "double", "cpu", "cuda", "detach",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.gates import drop_gates
-from stiffnet.fold.operations import mapped
+from stiffnet.nested import mapped
 from stiffnet.network.deployed import Change, changed
 
 

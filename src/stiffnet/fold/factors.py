@@ -14,7 +14,7 @@ from torch import Tensor
 from stiffnet.fold.algebra import Layer
 from stiffnet.fold.commute import Way
 from stiffnet.fold.operations import Op, Refusal, data_in, run_again
-from stiffnet.trajectory.graph import ADDITIONS
+from stiffnet.trajectory.functions import ADDITIONS
 
 CLOSE = 1e-9
 """Of factors that come back through float64 operations, against those that were put in: far above

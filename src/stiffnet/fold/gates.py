@@ -17,6 +17,7 @@ from stiffnet.network.attach import Attachment, attached
 from stiffnet.network.gated import take_out
 from stiffnet.network.norm_exchange import put_back
 from stiffnet.results.fold import Folded, Refused
+from stiffnet.words import few
 
 
 def fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], list[Refused]]:
@@ -120,9 +121,8 @@ def drop_gates(model: nn.Module, gates: Sequence[str]) -> None:
 
 
 def _cannot(reasons: dict[str, str], of: int) -> str:
-    shown = [f"{name!r} ({reason})" for name, reason in list(reasons.items())[:3]]
-    more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    shown = few((f"{name!r} ({reason})" for name, reason in reasons.items()), separator="; ")
     return (
-        f"{len(reasons)} of {of} constant gates cannot be folded: {'; '.join(shown)}{more}. "
+        f"{len(reasons)} of {of} constant gates cannot be folded: {shown}. "
         "Nothing was changed; attach them elsewhere, or leave them in."
     )

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stiffnet.trajectory.graph import Frame, Node, Watch, tensors_in, version_of
+from stiffnet.nested import mapped, tensors_in
+from stiffnet.trajectory.graph import Frame, Node, Watch, version_of
 from stiffnet.trajectory.wrappers import plain_run
 
 
@@ -79,35 +80,6 @@ LIKE = frozenset(("type_as", "view_as", "reshape_as", "expand_as"))
 def has_tensors(value: Any) -> bool:
     """Whether there is a tensor in nested containers."""
     return next(tensors_in(value), None) is not None
-
-
-def mapped(given: Any, change: Callable[[Any], Any]) -> Any:
-    """Change every leaf of nested lists, tuples, mappings and slices, which stay what they are.
-
-    A shape whose numbers become something else is a plain tuple then; a range is a leaf.
-    """
-    if isinstance(given, slice):
-        return slice(*(mapped(part, change) for part in (given.start, given.stop, given.step)))
-    if isinstance(given, list | tuple):
-        items = [mapped(item, change) for item in given]
-        if hasattr(given, "_fields"):
-            return type(given)(*items)  # a named tuple
-        if isinstance(given, torch.Size) and not all(isinstance(item, int) for item in items):
-            return tuple(items)
-        if type(given) in (list, tuple, torch.Size):
-            return type(given)(items)
-        return _rebuilt(given, items)
-    if isinstance(given, dict):
-        return {key: mapped(item, change) for key, item in given.items()}
-    return change(given)
-
-
-def _rebuilt(given: Any, items: list[Any]) -> Any:
-    """A sequence of a class of somebody's: such as `torch.return_types.max`, or a subclass."""
-    try:
-        return type(given)(items)
-    except Exception:  # a constructor that takes something else
-        return items if isinstance(given, list) else tuple(items)
 
 
 class Reading(Watch):

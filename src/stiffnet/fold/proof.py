@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stiffnet.fold.copies import copied, deployed, doubled, state_of
-from stiffnet.fold.operations import mapped
 from stiffnet.fold.selection import before_choice
 from stiffnet.fold.verify import (
     OUTPUT,
@@ -23,6 +22,7 @@ from stiffnet.fold.verify import (
     tolerance,
     unchanged,
 )
+from stiffnet.nested import mapped
 from stiffnet.network.deployed import Change
 from stiffnet.results.fold import Folded, as_folded
 from stiffnet.trajectory.batch import resized

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from stiffnet.trajectory.graph import Watch, tensors_in
+from stiffnet.nested import tensors_in
+from stiffnet.trajectory.graph import Watch
 from stiffnet.trajectory.wrappers import plain_run
 
 CHOICES = frozenset((

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
+from stiffnet.nested import tensors_in
 from stiffnet.results.fold import Folded
-from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run
+from stiffnet.words import first_line
 
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 """Largest scaled error by dtype. Rounding a weight anew moves it by half a unit in its last place
@@ -212,9 +213,3 @@ def _at(place: str, name: str) -> str:
 
 def _plain(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def first_line(error: Exception) -> str:
-    """What an exception of others' says, in short."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__).rstrip(".")

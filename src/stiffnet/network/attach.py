@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo import OptimizedModule
 
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
@@ -25,7 +24,7 @@ from stiffnet.network.where import Where
 from stiffnet.registry import unknown
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.steps import Step, steps_of_call
-from stiffnet.trajectory.wrappers import unwrap
+from stiffnet.trajectory.wrappers import is_compiled, unwrap
 
 STARTS = ("paper", "identity")
 SAMPLES = 2  # of the example: enough for a batch norm in training
@@ -190,7 +189,7 @@ def _refuse_wrapped(model: nn.Module, verb: str) -> None:
             f"This is a {type(model).__name__} around a network, which would not notice the "
             f"change; {verb} the network itself, then wrap it."
         )
-    if any(isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()):
+    if is_compiled(model):
         raise StepError(
             f"Parts of {type(model).__name__} are compiled already; {verb} the network first, then "
             "compile it."

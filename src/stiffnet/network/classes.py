@@ -13,9 +13,10 @@ from functools import cache
 import timm.data
 import torchvision
 
-from stiffnet.data.classes import ClassNames, Mismatch, few, match_classes
+from stiffnet.data.classes import ClassNames, Mismatch, match_classes
 from stiffnet.errors import DataError
 from stiffnet.network.load import PRETRAINED, LoadedModel
+from stiffnet.words import few
 
 DATA = "data"  # the data's own classes, in their order
 IMAGENET = "imagenet"

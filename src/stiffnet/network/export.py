@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
+from stiffnet.nested import tensors_in
 from stiffnet.network.exported import ABOUT, MARK, refuse_replacing
-from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run, unready
 
 TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-10}

@@ -18,6 +18,7 @@ from torch import Tensor, fx, nn
 from stiffnet.errors import StepError
 from stiffnet.network.edits import EVERY, Gate, Turn, with_gates
 from stiffnet.network.source import Method, Unreadable, method_of_class
+from stiffnet.words import first_line
 
 CHILD = "step_size"
 """Name of a gate among the children of its block; the second step's is ``step_size1``, and a second
@@ -159,7 +160,7 @@ def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, typ
         try:
             made = _MADE[original, plan] = _subclass(original, plan, methods)
         except (SyntaxError, TypeError, ValueError, RecursionError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise Unreadable(
                 f"no subclass with changed code can be made of it ({reason})"
             ) from error

@@ -29,6 +29,7 @@ from stiffnet.network.spelling import NONE, read_attention
 from stiffnet.network.structure import read_structure, restructured
 from stiffnet.network.weights import load_weights as load_weights
 from stiffnet.registry import unknown
+from stiffnet.words import first_line
 
 TORCHVISION = "torchvision:"
 PRETRAINED = "pretrained"
@@ -400,8 +401,7 @@ def _unknown_model(name: str) -> str:
 def _no_pretrained(name: str, error: Exception) -> str:
     if isinstance(error, RuntimeError) and "No pretrained weights exist" in str(error):
         return f"Nobody has published pretrained weights for {name}. Give a weights file instead."
-    lines = str(error).strip().splitlines()
-    reason = lines[0].rstrip(".") if lines else type(error).__name__
+    reason = first_line(error)
     if isinstance(error, OSError):  # no network; Hugging Face and urllib say so at length
         reason = error.strerror or "there is no copy on this machine, and the network is closed"
     return (

@@ -6,7 +6,6 @@ safetensors would notice a flipped bit. Nothing in the folder is pickle.
 """
 
 import hashlib
-import importlib.metadata
 import json
 import math
 import os
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
 from stiffnet.files import atomic_write, atomic_write_all
+from stiffnet.provenance import version_of
 
 MANIFEST = "MANIFEST.json"
 WEIGHTS = "weights.safetensors"
@@ -107,7 +107,7 @@ def write_folder(
             "interpolation": preparation.interpolation,
         },
         "made_by": dict(made_by),
-        "versions": {package: _version(package) for package in ("stiffnet", "torch", "timm")},
+        "versions": {package: version_of(package) for package in ("stiffnet", "torch", "timm")},
     }
     state = model.state_dict() if isinstance(model, nn.Module) else model
     try:
@@ -175,13 +175,6 @@ def _origin(form: str, made_by: Mapping[str, Fact]) -> dict[str, str] | None:
     if form == TRAIN:
         return None
     return {ORIGIN: json.dumps({"form": form, "made_by": dict(made_by)}, allow_nan=False)}
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"  # run from a checkout
 
 
 def _text(content: Mapping[str, Any]) -> str:

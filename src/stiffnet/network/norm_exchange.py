@@ -11,7 +11,8 @@ from stiffnet.attention import Attention
 from stiffnet.errors import StepError
 from stiffnet.network.sockets import refusal
 from stiffnet.network.where import Where, chosen, matches
-from stiffnet.trajectory.graph import ADDITIONS, Frame, Node, Watch
+from stiffnet.trajectory.functions import ADDITIONS
+from stiffnet.trajectory.graph import Frame, Node, Watch
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run
 

@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stiffnet.nested import tensors_in
 from stiffnet.network.edits import EVERY, Gate, Spot, Turn
 from stiffnet.network.gated import gates_of, keep_in_python, put
 from stiffnet.network.source import Unreadable
-from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.places import Line, Places
 from stiffnet.trajectory.wrappers import own_chance, plain_run
+from stiffnet.words import first_line
 
 Number = tuple[str, int]
 """Path of a block, and number of an addition of its code in a pass."""
@@ -65,7 +66,7 @@ def prove(
                 again = model(*args, **kwargs)
             ways = _other_ways_in_training(model, watch, probes, args, kwargs)
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            reason = first_line(error)
             raise Unreadable(f"its code does not run with a module in it ({reason})") from error
     if ways:
         raise Unreadable(f"in training it adds elsewhere, without the module ({ways[0]})")

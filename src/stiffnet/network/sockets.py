@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import StepError
+from stiffnet.nested import tensors_in
 from stiffnet.network.channels import LARGER, channel_axis, each, steady_axis
 from stiffnet.network.edits import EVERY, Gate, Spot
 from stiffnet.network.gated import gate_name, gates_of, original_class
@@ -18,10 +19,10 @@ from stiffnet.network.proof import Wish
 from stiffnet.network.source import Unreadable, owner_of
 from stiffnet.network.spots import spot_of
 from stiffnet.network.where import Where, chosen
-from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.places import Line, Met, Places
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run
+from stiffnet.words import few, first_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,8 +306,7 @@ def refusal(what: str, kind: str, refused: Mapping[str, str], of: int) -> str:
         by_reason[reason].append(repr(name))
     parts = []
     for reason, names in by_reason.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        parts.append(f"{', '.join(names[:3])}{more} ({reason.rstrip('.')})")
+        parts.append(f"{few(names)} ({reason.rstrip('.')})")
     kinds = kind + ("s" if of > 1 else "")
     return (
         f"{what} cannot be attached to {len(refused)} of {of} {kinds}: {'; '.join(parts)}. "
@@ -316,7 +316,7 @@ def refusal(what: str, kind: str, refused: Mapping[str, str], of: int) -> str:
 
 def _cannot_run(model: nn.Module, args: Any, kwargs: Any, error: Exception) -> str:
     shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
-    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    reason = first_line(error)
     return (
         f"{type(model).__name__} cannot be run on inputs of shape {shapes}: {reason}. "
         "Give an `example` that the network takes."

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, UnsafeFileError
 from stiffnet.network.model_folder import FOLDED, ORIGIN, same_tensors
+from stiffnet.words import few, first_line
 
 WRAPPERS = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema")
 STATISTICS = ".running_var"  # of a norm
@@ -73,7 +74,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> dict[str, st
         raise CheckpointError(
             f"{source} does not fit {type(model).__name__}{_said(renamed)}: "
             + "; ".join(
-                f"{len(names)} {kind}: {_some(names)}"
+                f"{len(names)} {kind}: {few(names, SHOWN)}"
                 for kind, names in (
                     ("missing", missing),
                     ("unexpected", unexpected),
@@ -180,7 +181,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, OSError) as error:
         raise CorruptFileError(
-            f"{path} is damaged or is no weights file: {_first_line(error)}. "
+            f"{path} is damaged or is no weights file: {first_line(error)}. "
             "Fetch it again; safetensors files and torch checkpoints can be read."
         ) from error
 
@@ -198,7 +199,7 @@ def _read_zip(path: Path) -> Mapping[str, object]:
         ) from error
     except Exception as error:
         raise CorruptFileError(
-            f"{path} is damaged: {_first_line(error)}. Fetch it again."
+            f"{path} is damaged: {first_line(error)}. Fetch it again."
         ) from error
     if not isinstance(content, dict):
         raise CheckpointError(
@@ -228,7 +229,7 @@ def _check_zip(path: Path) -> None:
             broken = None if packed or larger else archive.testzip()
     except Exception as error:  # a hostile archive finds many ways
         raise CorruptFileError(
-            f"{path} is cut short or damaged: {_first_line(error)}. Fetch it again."
+            f"{path} is cut short or damaged: {first_line(error)}. Fetch it again."
         ) from error
     names = [entry.filename for entry in entries]
     if any(name.endswith("/constants.pkl") for name in names):
@@ -255,8 +256,8 @@ def _unwrapped(content: Mapping[str, object], path: Path) -> dict[str, object]:
     tensors = [name for name, value in content.items() if isinstance(value, Tensor)]
     if not tensors or not all(isinstance(name, str) for name in content):
         raise CheckpointError(
-            f"{path} holds no state dict; at its top are {_some(map(str, content)) or 'no keys'}. "
-            "Save the model's `state_dict()`."
+            f"{path} holds no state dict; at its top are these keys: "
+            f"{few(map(str, content), SHOWN)}. Save the model's `state_dict()`."
         )
     return dict(content)
 
@@ -326,14 +327,3 @@ def _shape(value: object) -> str:
         return type(value).__name__
     kind = "" if value.is_floating_point() else f" {value.dtype}".replace("torch.", "")
     return f"{list(value.shape)}{kind}"
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stiffnet.errors import DataError, NonFiniteError, StorageError
 from stiffnet.network.weights import read_weights
-from stiffnet.observe.weighted_moments import Floats, Moments
+from stiffnet.observe.channel_moments import Floats, Moments
 from stiffnet.results.drift import Drift
 
 _FILE = re.compile(r"epoch-(\d+)\.safetensors")

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.observe.batches import on_device
-from stiffnet.observe.operator_norms import Layout, jacobian_norm
-from stiffnet.observe.passes import Added, Pass
+from stiffnet.observe.differentiable_pass import Added, Pass
 from stiffnet.results.growth import Growth
-from stiffnet.trajectory.batch import as_arguments, resized, samples_in
+from stiffnet.stiffness.jacobian_norm import Layout, jacobian_norm
+from stiffnet.trajectory.batch import as_arguments, on_device, resized, samples_in
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.steps import (
     PROBE_BATCHES,

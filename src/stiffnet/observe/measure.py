@@ -1,9 +1,7 @@
 """A model and a loader in, a `StiffnessReport` out."""
 
-import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,14 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.provenance import provenance
 from stiffnet.results.stiffness import Samples, StiffnessReport
-from stiffnet.stiffness.index import index_from_norms
+from stiffnet.scramble import word_at
+from stiffnet.stiffness.index import indices_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
-from stiffnet.trajectory.batch import as_arguments, resized, samples_in
-from stiffnet.trajectory.graph import tensors_in
-from stiffnet.trajectory.record import Trajectory, record
+from stiffnet.trajectory.batch import as_arguments, limited, on_device, resized, samples_in
+from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import Step, steps as find_steps
 from stiffnet.trajectory.wrappers import plain_run, unwrap
+from stiffnet.words import first_line
 
 KEEP = 10_000
 
@@ -83,8 +83,8 @@ def measure(
     run: _Run | None = None
     with plain_run(network):
         notes = _batch_norms(network)
-        for inputs, labels in _limited(loader, limit):
-            inputs = _on_device(inputs, network)
+        for inputs, labels in limited(loader, limit):
+            inputs = on_device(inputs, network)
             if run is None:
                 run = _Run(network, find_steps(network, inputs))
             nsi, increment, output = run(inputs, seen.samples)
@@ -116,15 +116,14 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
         StepError: If the network cannot be run on the batch.
     """
     network = unwrap(model)
-    args, kwargs = as_arguments(resized(_on_device(inputs, network), 2))
+    args, kwargs = as_arguments(resized(on_device(inputs, network), 2))
     with plain_run(network):
         try:
             logits = _logits(network(*args, **kwargs))
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise StepError(
-                f"{type(network).__name__} cannot be run on these images: {reason}. Give images "
-                "that the network takes."
+                f"{type(network).__name__} cannot be run on these images: {first_line(error)}. "
+                "Give images that the network takes."
             ) from error
     return None if logits is None else logits.shape[1]
 
@@ -144,19 +143,6 @@ def _batch_norms(model: nn.Module) -> tuple[str, ...]:
         f"{len(found)} {norms} statistics from the batch and not from training (the first is "
         f"{found[0]!r}), so these numbers depend on which images were measured together.",
     )
-
-
-def provenance(model: nn.Module) -> dict[str, str]:
-    """Versions and hardware that a number depends on."""
-    parameter = next(model.parameters(), torch.empty(0))
-    packages = ("stiffnet", "torch", "timm", "torchvision")
-    return {
-        "versions": ", ".join(f"{name} {version(name)}" for name in packages),
-        "python": platform.python_version(),
-        "device": parameter.device.type,
-        "precision": str(parameter.dtype).removeprefix("torch."),
-        "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
-    }
 
 
 @dataclass
@@ -182,22 +168,13 @@ class _Run:
                 f"A batch of {samples_in(inputs)} samples has states of {len(trajectory)}. Give "
                 "batches whose first axis counts the samples, and a network that keeps them apart."
             )
-        nsi = _indices(trajectory, trajectory.rate_norms, before)
-        return nsi, _indices(trajectory, trajectory.increment_norms, before), output
-
-
-def _indices(trajectory: Trajectory, norms: Tensor, before: int) -> Tensor:
-    columns = []
-    for number, step in enumerate(trajectory.steps):
-        columns.append(
-            index_from_norms(
-                trajectory.state_norms[:, number],
-                norms[:, number],
-                what=f"step {step.name!r}",
-                first=before,
-            )
+        nsi, increment = indices_from_norms(
+            trajectory.state_norms,
+            torch.stack([trajectory.rate_norms, trajectory.increment_norms]),
+            steps=[step.name for step in self.steps],
+            first=before,
         )
-    return torch.stack(columns, dim=1)
+        return nsi, increment, output
 
 
 @dataclass
@@ -235,7 +212,8 @@ class _Seen:
             k: np.concatenate([self._rows[k], v]) if self._rows else v for k, v in batch.items()
         }
         if len(merged["number"]) > self.keep:
-            chosen = np.sort(np.argsort(_hash(merged["number"]), kind="stable")[: self.keep])
+            scrambled = word_at(merged["number"].astype(np.uint64), np.uint64(0))
+            chosen = np.sort(np.argsort(scrambled, kind="stable")[: self.keep])
             merged = {k: v[chosen] for k, v in merged.items()}
         self._rows = merged
 
@@ -255,15 +233,6 @@ class _Seen:
         return Samples(**self._rows)
 
 
-def _hash(number: np.ndarray) -> np.ndarray:
-    """Scramble integers (the finaliser of splitmix64), the same on every machine."""
-    x = number.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    scrambled: np.ndarray = x ^ (x >> np.uint64(31))
-    return scrambled
-
-
 def _gathered(steps: list[Step] | None, seen: _Seen) -> tuple[list[Step] | None, _Seen]:
     """What all ranks saw, one after the other; the steps are those of any rank that had data."""
     everyone: list[tuple[list[Step] | None, _Seen]] = [(steps, seen)] * dist.get_world_size()
@@ -272,93 +241,6 @@ def _gathered(steps: list[Step] | None, seen: _Seen) -> tuple[list[Step] | None,
     for _, part in everyone:
         total.join(part)
     return next((found for found, _ in everyone if found), None), total
-
-
-def _limited(loader: Iterable[Any], limit: int | None) -> Iterator[tuple[Any, Tensor | None]]:
-    """Inputs and labels until `limit` samples have come, the last batch cut to fit."""
-    left = limit
-    for batch in loader:
-        inputs, labels = _split(batch)
-        size = samples_in(inputs)
-        if not size:
-            continue
-        if left is not None and size > left:
-            inputs = resized(inputs, left)
-            labels = labels if labels is None else labels[:left]
-            size = left
-        yield inputs, labels
-        if left is not None:
-            left -= size
-            if not left:
-                return
-
-
-def _split(batch: Any) -> tuple[Any, Tensor | None]:
-    if isinstance(batch, Mapping):
-        inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
-        labels = batch.get("labels")
-    elif _are_images(batch):
-        raise DataError(
-            f"A batch is a list of {len(batch)} tensors of {batch[0].ndim} axes, as detectors take "
-            "their images. Give such a list by the name that the model has for it, as in "
-            "`{'images': [...]}`."
-        )
-    elif isinstance(batch, list | tuple) and len(batch) in (1, 2):
-        inputs, labels = batch[0], batch[1] if len(batch) == 2 else None
-    else:
-        inputs, labels = batch, None
-    if isinstance(inputs, list | tuple) or not any(t.ndim for t in tensors_in(inputs)):
-        parts = f" of {len(batch)} parts" if isinstance(batch, list | tuple) else ""
-        raise DataError(
-            f"A batch is a {type(batch).__name__}{parts}, without samples that can be told apart. "
-            "Give images, a pair (images, labels), or a dictionary of the model's arguments."
-        )
-    return inputs, _as_labels(labels, samples_in(inputs))
-
-
-def _are_images(batch: Any) -> bool:
-    """Whether a batch is a list of single images, and not a pair of images and labels."""
-    return (
-        isinstance(batch, list)
-        and len(batch) > 1
-        and all(
-            isinstance(part, Tensor) and part.is_floating_point() and part.ndim == 3
-            for part in batch
-        )
-    )
-
-
-def _as_labels(labels: Any, samples: int) -> Tensor | None:
-    """Labels as one class number a sample, from a tensor, an array or a list."""
-    if labels is None:
-        return None
-    try:
-        given = torch.as_tensor(labels).detach().cpu()
-    except (TypeError, ValueError, RuntimeError):
-        given = torch.empty(0)
-    if given.is_floating_point() or given.is_complex() or given.shape != (samples,):
-        raise DataError(
-            f"The labels of {samples} samples are {given.dtype} of shape {tuple(given.shape)}. "
-            "Give one whole class number for each sample, or no labels."
-        )
-    return given.long()
-
-
-def _on_device(inputs: Any, model: nn.Module) -> Any:
-    """Move inputs from the CPU to where the model is; refuse what lies elsewhere."""
-    parameter = next(model.parameters(), None)
-    if parameter is None:
-        return inputs
-    if isinstance(inputs, Mapping):
-        return {key: _on_device(value, model) for key, value in inputs.items()}
-    if not isinstance(inputs, Tensor) or inputs.device == parameter.device:
-        return inputs
-    if inputs.device.type != "cpu":
-        raise DataError(
-            f"A batch lies on {inputs.device} and the model on {parameter.device}. Move one to "
-            "the other, or leave the batches on the CPU."
-        )
-    return inputs.to(parameter.device)
 
 
 Outcome = tuple[Tensor | None, Tensor | None, Tensor | None]

@@ -27,12 +27,11 @@ from stiffnet.attention.asr import ConstantGate
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.network.attach import attached
 from stiffnet.network.values import choosers
-from stiffnet.observe.batches import limited, on_device
-from stiffnet.observe.measure import provenance
-from stiffnet.observe.spread import Spread
-from stiffnet.observe.weighted_moments import Floats, Moments
+from stiffnet.observe.channel_moments import Floats, Moments
+from stiffnet.observe.kept_images import KeptImages
+from stiffnet.provenance import provenance
 from stiffnet.results.stripes import ModuleStripes, StripeReport
-from stiffnet.trajectory.batch import as_arguments, samples_in
+from stiffnet.trajectory.batch import as_arguments, limited, on_device, samples_in
 from stiffnet.trajectory.norms import as_double
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
@@ -91,7 +90,7 @@ def stripes(
             for name, look in looked.items()
         ]
         try:
-            for inputs in limited(loader, limit):
+            for inputs, _ in limited(loader, limit, labelled=False):
                 args, kwargs = as_arguments(on_device(inputs, network))
                 network(*args, **kwargs)
                 size = samples_in(inputs)
@@ -151,7 +150,7 @@ class _Looked:
     """What was seen of one module so far."""
 
     def __init__(self, step: str, keep: int, clock: Iterator[int]) -> None:
-        self.step, self.kept, self._clock = step, Spread(keep), clock
+        self.step, self.kept, self._clock = step, KeptImages(keep), clock
         self.seen, self.order, self.silent = 0, 0, 0
         self.left_over, self.made = 0.0, 0.0
 

@@ -1,10 +1,12 @@
 """The neural stiffness index (NSI): how large a step's rate is, measured in its own state."""
 
-import torch
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
 from stiffnet.trajectory.norms import as_double, sample_norms
+from stiffnet.words import listed
 
 _LISTED = 5  # how many sample numbers a message spells out
 
@@ -73,9 +75,45 @@ def index_from_norms(
         )
     state, rate = as_double(state_norms), as_double(rate_norms)
     index = rate / state
-    if not bool(torch.isfinite(index).all()) or not bool(torch.isfinite(state).all()):
+    if not _all_known(index, state):
         raise NonFiniteError(_why_not_finite(state, rate, what, first))
     return index
+
+
+def indices_from_norms(
+    state_norms: Tensor, rate_norms: Tensor, *, steps: Sequence[str], first: int = 0
+) -> Tensor:
+    """Do as `index_from_norms` for all steps of a pass, and look at all of the numbers once.
+
+    Args:
+        state_norms: One norm per sample and step.
+        rate_norms: The same; or several such tables, stacked.
+        steps: Names of the steps, for messages.
+        first: Number of the first of these samples in the data, for messages.
+
+    Returns:
+        Indices in float64, in the shape of the rates.
+
+    Raises:
+        NonFiniteError: If an index does not exist; of the first such step, table by table.
+
+    Example:
+        >>> indices_from_norms(torch.tensor([[4.0, 8.0]]), torch.tensor([[1.0, 6.0]]), steps="ab")
+        tensor([[0.2500, 0.7500]], dtype=torch.float64)
+    """
+    state, rate = as_double(state_norms), as_double(rate_norms)
+    index = rate / state
+    if not _all_known(index, state):
+        for table in rate.reshape(-1, *state.shape):
+            for number, step in enumerate(steps):
+                columns = state[:, number], table[:, number]
+                index_from_norms(*columns, what=f"step {step!r}", first=first)
+    return index
+
+
+def _all_known(index: Tensor, state: Tensor) -> bool:
+    """Whether there is an index everywhere; asks the device once."""
+    return bool((index.isfinite() & state.isfinite()).all())
 
 
 def name_samples(bad: Tensor, first: int = 0) -> str:
@@ -86,11 +124,7 @@ def name_samples(bad: Tensor, first: int = 0) -> str:
         'samples 1 and 3'
     """
     numbers = [str(first + number) for number in bad.nonzero().flatten().tolist()]
-    if len(numbers) == 1:
-        return f"sample {numbers[0]}"
-    shown = numbers[:_LISTED]
-    last = f"{len(numbers) - _LISTED} more" if len(numbers) > _LISTED else shown.pop()
-    return f"samples {', '.join(shown)} and {last}"
+    return f"sample{'s' if len(numbers) > 1 else ''} {listed(numbers, most=_LISTED)}"
 
 
 def _why_not_finite(state: Tensor, rate: Tensor, what: str, first: int) -> str:

@@ -24,6 +24,7 @@ from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import to_toml
 from stiffnet.train.synced_norms import synchronise
 from stiffnet.trajectory.wrappers import plain_run
+from stiffnet.words import few, first_line
 
 
 def open_subject(
@@ -134,7 +135,7 @@ def _try_out(loaded: LoadedModel, images: ImageSet | ImageFolder) -> None:
         with plain_run(loaded.model):
             width = logits_of(loaded.model(batch)).shape[1]
     except Exception as error:  # whatever a network's own code raises
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".!")
+        said = first_line(error)
         raise RecipeError(
             f"{loaded.name} cannot be run on images of {loaded.preparation.input_size[1]} pixels: "
             f"{said}. Set `image_size` to one that it takes."
@@ -152,17 +153,12 @@ def _same_classes(loaded: LoadedModel, classes: tuple[str, ...]) -> None:
     if sorted(loaded.classes) == sorted(classes):
         raise CheckpointError(
             f"{loaded.name} knows the same classes as the data, in another order: "
-            f"{_few(list(loaded.classes))} there, {_few(list(classes))} here. Start from a network "
+            f"{few(loaded.classes, 4)} there, {few(classes, 4)} here. Start from a network "
             "by its name."
         )
     lacking = [name for name in classes if name not in loaded.classes]
     adding = [name for name in loaded.classes if name not in classes]
     raise CheckpointError(
         f"{loaded.name} was trained on other classes than the data have: it does not know "
-        f"{_few(lacking)}, and the data lack {_few(adding)}. Start from a network by its name."
+        f"{few(lacking, 4)}, and the data lack {few(adding, 4)}. Start from a network by its name."
     )
-
-
-def _few(names: list[str]) -> str:
-    shown = ", ".join(names[:4]) or "none"
-    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -15,6 +15,7 @@ from typing import Any
 from stiffnet.data.fingerprint import Fingerprint, difference, fingerprint
 from stiffnet.errors import DataError
 from stiffnet.train.loop import Lesson
+from stiffnet.words import few
 
 RUN = "run.json"
 FORMAT = "stiffnet run, version 1"
@@ -99,8 +100,7 @@ def _other_classes(before: Sequence[str], now: Sequence[str]) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:SHOWN])) or "none"
-    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return few(map(repr, names), SHOWN)
 
 
 def _interpreted(content: Any) -> Identity:

@@ -1,6 +1,5 @@
 """Where a run begins: what is in its folder, whose it is, and whether it fits what was asked."""
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -35,6 +34,7 @@ from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.snapshot import restore
 from stiffnet.train.state import check_place
+from stiffnet.words import few
 
 SHOWN = 3  # files of somebody else's in a sentence
 
@@ -173,7 +173,7 @@ def _refuse_strangers(folder: RunFolder, *, again: bool) -> None:
     if not run and (taken := folder.taken):
         verb = "was" if len(taken) == 1 else "were"
         raise RecipeError(
-            f"{folder.path} holds {_listed(taken)}, which {verb} not written by a run of this "
+            f"{folder.path} holds {few(taken, SHOWN)}, which {verb} not written by a run of this "
             "version, and which a run would replace. Move that away, or choose another folder."
         )
     _refuse_links(folder)
@@ -181,8 +181,8 @@ def _refuse_strangers(folder: RunFolder, *, again: bool) -> None:
         names = [str(path.relative_to(folder.path)) for path in folder.strangers(run)]
         if names:
             raise RecipeError(
-                f"{folder.path} holds {_listed(names)} among the files of its run, which the run "
-                "did not write. Move that away first, or choose another folder."
+                f"{folder.path} holds {few(names, SHOWN)} among the files of its run, which "
+                "the run did not write. Move that away first, or choose another folder."
             )
 
 
@@ -212,11 +212,6 @@ def _refuse_links(folder: RunFolder) -> None:
                 f"{path} is a link, and what it leads to may be somebody else's. Put a folder in "
                 "its place, or choose another folder for the run."
             )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def _same_recipe(asked: Recipe, there: Recipe, folder: RunFolder) -> None:

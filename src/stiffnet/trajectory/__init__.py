@@ -1,1 +1,1 @@
-"""What the network did: its residual steps, and one pass as a trajectory of norms."""
+"""What the network did: its residual steps, one recorder of a pass, a step as a function."""

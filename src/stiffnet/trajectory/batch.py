@@ -1,10 +1,99 @@
-"""Reading a batch: the arguments of a call, the number of its samples, and fewer or more."""
+"""Reading a batch: inputs and labels, the arguments of a call, its samples, and its device."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from stiffnet.errors import DataError
+from stiffnet.nested import mapped, tensors_in
+
+
+def limited(
+    loader: Iterable[Any], limit: int | None, *, labelled: bool = True
+) -> Iterator[tuple[Any, Tensor | None]]:
+    """Inputs and labels of every batch until `limit` samples have come, the last one cut to fit.
+
+    Args:
+        loader: Batches, as `split` reads them.
+        limit: How many samples to take; None takes all.
+        labelled: Labels matter; otherwise there are none, whatever the batches say.
+
+    Raises:
+        DataError: If a batch is none, or its labels are not one class number a sample.
+    """
+    left = limit
+    for batch in loader:
+        inputs, labels = split(batch, labelled=labelled)
+        size = samples_in(inputs)
+        if not size:
+            continue
+        if left is not None and size > left:
+            inputs = resized(inputs, left)
+            labels = labels if labels is None else labels[:left]
+            size = left
+        yield inputs, labels
+        if left is not None:
+            left -= size
+            if not left:
+                return
+
+
+def split(batch: Any, *, labelled: bool = True) -> tuple[Any, Tensor | None]:
+    """Read one batch of a loader as inputs of a network and labels, if there are any.
+
+    Raises:
+        DataError: If it is none, or its labels are not one class number a sample.
+    """
+    if isinstance(batch, Mapping):
+        inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
+        labels = batch.get("labels")
+    elif _are_images(batch):
+        raise DataError(
+            f"A batch is a list of {len(batch)} tensors of {batch[0].ndim} axes, as detectors take "
+            "their images. Give such a list by the name that the model has for it, as in "
+            "`{'images': [...]}`."
+        )
+    elif isinstance(batch, list | tuple) and len(batch) in (1, 2):
+        inputs, labels = batch[0], batch[1] if len(batch) == 2 else None
+    else:
+        inputs, labels = batch, None
+    if isinstance(inputs, list | tuple) or not any(t.ndim for t in tensors_in(inputs)):
+        parts = f" of {len(batch)} parts" if isinstance(batch, list | tuple) else ""
+        raise DataError(
+            f"A batch is a {type(batch).__name__}{parts}, without samples that can be told apart. "
+            "Give images, a pair (images, labels), or a dictionary of the model's arguments."
+        )
+    return inputs, _as_labels(labels, samples_in(inputs)) if labelled else None
+
+
+def _are_images(batch: Any) -> bool:
+    """Whether a batch is a list of single images, and not a pair of images and labels."""
+    return (
+        isinstance(batch, list)
+        and len(batch) > 1
+        and all(
+            isinstance(part, Tensor) and part.is_floating_point() and part.ndim == 3
+            for part in batch
+        )
+    )
+
+
+def _as_labels(labels: Any, samples: int) -> Tensor | None:
+    """Labels as one class number a sample, from a tensor, an array or a list."""
+    if labels is None:
+        return None
+    try:
+        given = torch.as_tensor(labels).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        given = torch.empty(0)
+    if given.is_floating_point() or given.is_complex() or given.shape != (samples,):
+        raise DataError(
+            f"The labels of {samples} samples are {given.dtype} of shape {tuple(given.shape)}. "
+            "Give one whole class number for each sample, or no labels."
+        )
+    return given.long()
 
 
 def as_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -41,17 +130,30 @@ def resized(batch: Any, size: int) -> Any:
     def change(value: Any) -> Any:
         if isinstance(value, Tensor) and value.ndim and len(value) == count:
             return value[torch.arange(size, device=value.device) % count]
-        if isinstance(value, list) and len(value) == count:
-            return [value[i % count] for i in range(size)]
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(change, value))
-        if isinstance(value, torch.Size):
-            return value
-        if isinstance(value, list | tuple):
-            changed = (change(item) for item in value)
-            return list(changed) if isinstance(value, list) else tuple(changed)
-        if isinstance(value, Mapping):
-            return {key: change(item) for key, item in value.items()}
-        return value
+        return [value[i % count] for i in range(size)] if isinstance(value, list) else value
 
-    return change(batch) if count else batch
+    def samples(value: Any) -> bool:
+        return isinstance(value, list) and len(value) == count
+
+    return mapped(batch, change, samples) if count else batch
+
+
+def on_device(inputs: Any, model: nn.Module) -> Any:
+    """Move inputs from the CPU to where the model is; refuse what lies elsewhere.
+
+    Raises:
+        DataError: If a tensor is neither on the CPU nor on the model's device.
+    """
+    parameter = next(model.parameters(), None)
+
+    def move(value: Any) -> Any:
+        if parameter is None or not isinstance(value, Tensor) or value.device == parameter.device:
+            return value
+        if value.device.type != "cpu":
+            raise DataError(
+                f"A batch lies on {value.device} and the model on {parameter.device}. Move one to "
+                "the other, or leave the batches on the CPU."
+            )
+        return value.to(parameter.device)
+
+    return mapped(inputs, move)

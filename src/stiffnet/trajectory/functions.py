@@ -1,10 +1,57 @@
-"""What is known of a tensor function: its name, which values it reads, how it orders axes."""
+"""What is known of tensor functions: their kind, the values that they read, the order of axes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+
+ADDITIONS = frozenset(("add", "add_", "sub", "sub_"))
+SCALINGS = frozenset(("mul", "mul_", "div", "div_", "true_divide"))
+KINDS = dict.fromkeys(ADDITIONS, "add") | dict.fromkeys(SCALINGS, "mul")
+"""Functions whose calls are numbered, module by module: what `Site`s refer to."""
+
+FUSED = frozenset((
+    "addcmul", "addcmul_", "addcdiv", "addcdiv_", "addmm", "addmm_", "baddbmm", "baddbmm_",
+    "addbmm", "addmv", "lerp", "lerp_", "index_add", "index_add_", "scatter_add", "scatter_add_",
+    "_foreach_add", "_foreach_add_",
+))  # fmt: skip
+"""Functions that add to their first argument what they compute from the others."""
+
+SAME_VALUES = frozenset((
+    "clone", "contiguous", "detach", "dropout", "flatten", "float", "half", "bfloat16", "double",
+    "movedim", "permute", "reshape", "squeeze", "swapaxes", "t", "to", "transpose", "type",
+    "type_as", "unflatten", "unsqueeze", "view", "view_as", "reshape_as", "cpu",
+    "cuda", "expand", "expand_as", "feature_dropout", "dropout1d", "dropout2d", "dropout3d",
+    "alpha_dropout", "feature_alpha_dropout", "positive", "__pos__",
+))  # fmt: skip
+"""Functions that keep the numbers and at most rearrange them."""
+
+LINEAR = SAME_VALUES | frozenset((
+    "add", "add_", "sub", "sub_", "rsub", "neg", "neg_", "conv1d", "conv2d", "conv3d",
+    "conv_transpose2d", "linear", "batch_norm", "mean", "sum", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "pad", "constant_pad_nd", "cat",
+    "concat", "stack", "chunk", "split", "tensor_split", "unbind", "__getitem__", "narrow",
+    "select", "index_select", "interpolate", "upsample", "pixel_shuffle", "pixel_unshuffle",
+    "roll", "fold", "unfold", "flip", "rot90", "cumsum", "channel_shuffle", "repeat",
+    "repeat_interleave", "gather", "convolution", "_convolution", "native_batch_norm", "slice",
+    "alias", "_to_copy", "_unsafe_view", "_adaptive_avg_pool2d",
+    "_native_batch_norm_legit_no_training",
+))  # fmt: skip
+"""Functions that are linear (or affine) in what they are given, with evaluation statistics."""
+
+PRODUCTS = frozenset((
+    "mul", "mul_", "matmul", "bmm", "mm", "einsum", "div", "div_", "true_divide", "baddbmm",
+    "__matmul__", "addmm", "addcmul",
+))  # fmt: skip
+"""Functions that are linear as long as only one operand depends on the network's input."""
+
+POOLINGS = frozenset((
+    "mean", "sum", "amax", "amin", "max", "min", "std", "var", "logsumexp",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
+))  # fmt: skip
+"""Functions that make a few numbers out of a map of any size."""
 
 _LIKE_THE_FIRST = frozenset((
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
@@ -41,6 +88,11 @@ def name_of(func: Any) -> str:
     if name == "__get__" and getattr(func, "__self__", None) is torch.Tensor.data:
         return "detach"
     return name
+
+
+def operands_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The two operands of an addition or product, however they were passed."""
+    return (*args, *(kwargs[name] for name in ("input", "other") if name in kwargs))[:2]
 
 
 def values_read(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

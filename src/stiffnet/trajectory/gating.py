@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from stiffnet.trajectory.graph import SAME_VALUES, SCALINGS, Node
+from stiffnet.trajectory.functions import SAME_VALUES, SCALINGS
+from stiffnet.trajectory.graph import Node
 
 
 def gates(rate: Node) -> Iterator[tuple[Node, int]]:

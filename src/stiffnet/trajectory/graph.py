@@ -7,72 +7,34 @@ functions, and results of the modules that it called. Those have frames of their
 """
 
 import itertools
-import threading
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 from torch.overrides import TorchFunctionMode
 
-from stiffnet.trajectory.functions import PERMUTATIONS, name_of, order_of, values_read
+from stiffnet.nested import tensors_in
+from stiffnet.trajectory.functions import (
+    ADDITIONS,
+    FUSED,
+    KINDS,
+    LINEAR,
+    PERMUTATIONS,
+    POOLINGS,
+    PRODUCTS,
+    SAME_VALUES,
+    name_of,
+    operands_of,
+    order_of,
+    values_read,
+)
 from stiffnet.trajectory.memory import is_twin, memory_of, part_at, reached
+from stiffnet.trajectory.module_stack import ModuleStack
 from stiffnet.trajectory.origins import Below, Origins
-
-ADDITIONS = frozenset(("add", "add_", "sub", "sub_"))
-SCALINGS = frozenset(("mul", "mul_", "div", "div_", "true_divide"))
-KINDS = dict.fromkeys(ADDITIONS, "add") | dict.fromkeys(SCALINGS, "mul")
-"""Functions whose calls are numbered, module by module: what `Site`s refer to."""
-
-FUSED = frozenset((
-    "addcmul", "addcmul_", "addcdiv", "addcdiv_", "addmm", "addmm_", "baddbmm", "baddbmm_",
-    "addbmm", "addmv", "lerp", "lerp_", "index_add", "index_add_", "scatter_add", "scatter_add_",
-    "_foreach_add", "_foreach_add_",
-))  # fmt: skip
-"""Functions that add to their first argument what they compute from the others."""
-
-SAME_VALUES = frozenset((
-    "clone", "contiguous", "detach", "dropout", "flatten", "float", "half", "bfloat16", "double",
-    "movedim", "permute", "reshape", "squeeze", "swapaxes", "t", "to", "transpose", "type",
-    "type_as", "unflatten", "unsqueeze", "view", "view_as", "reshape_as", "cpu",
-    "cuda", "expand", "expand_as", "feature_dropout", "dropout1d", "dropout2d", "dropout3d",
-    "alpha_dropout", "feature_alpha_dropout", "positive", "__pos__",
-))  # fmt: skip
-"""Functions that keep the numbers and at most rearrange them."""
-
-LINEAR = SAME_VALUES | frozenset((
-    "add", "add_", "sub", "sub_", "rsub", "neg", "neg_", "conv1d", "conv2d", "conv3d",
-    "conv_transpose2d", "linear", "batch_norm", "mean", "sum", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "pad", "constant_pad_nd", "cat",
-    "concat", "stack", "chunk", "split", "tensor_split", "unbind", "__getitem__", "narrow",
-    "select", "index_select", "interpolate", "upsample", "pixel_shuffle", "pixel_unshuffle",
-    "roll", "fold", "unfold", "flip", "rot90", "cumsum", "channel_shuffle", "repeat",
-    "repeat_interleave", "gather", "convolution", "_convolution", "native_batch_norm", "slice",
-    "alias", "_to_copy", "_unsafe_view", "_adaptive_avg_pool2d",
-    "_native_batch_norm_legit_no_training",
-))  # fmt: skip
-"""Functions that are linear (or affine) in what they are given, with evaluation statistics."""
-
-PRODUCTS = frozenset((
-    "mul", "mul_", "matmul", "bmm", "mm", "einsum", "div", "div_", "true_divide", "baddbmm",
-    "__matmul__", "addmm", "addcmul",
-))  # fmt: skip
-"""Functions that are linear as long as only one operand depends on the network's input."""
-
-POOLINGS = frozenset((
-    "mean", "sum", "amax", "amin", "max", "min", "std", "var", "logsumexp",
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
-))  # fmt: skip
-"""Functions that make a few numbers out of a map of any size."""
 
 
 @dataclass(eq=False, slots=True)
@@ -212,71 +174,6 @@ def unwrapped(tensor: Tensor) -> Tensor:
 def version_of(tensor: Tensor) -> int:
     """How often a tensor, or what it shares its numbers with, was written in place."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in nested sequences, mappings (Hugging Face outputs too) and dataclasses."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif (
-        hasattr(value, "__dict__")
-        and not isinstance(value, type | nn.Module)
-        and not callable(value)
-    ):
-        parts = vars(value).values()  # of a dataclass, torchvision's `ImageList`, …
-        plain = (Tensor, list, tuple, Mapping)
-        yield from tensors_in([v for v in parts if isinstance(v, plain) or is_dataclass(v)])
-
-
-def operands_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The two operands of an addition or product, however they were passed."""
-    return (*args, *(kwargs[name] for name in ("input", "other") if name in kwargs))[:2]
-
-
-class ModuleStack(AbstractContextManager["ModuleStack"]):
-    """Knows which module's own code is running, by hooks that no module carries.
-
-    The hooks are torch's process-wide ones, so a deep copy made meanwhile takes none along, and
-    leaving the context, also by an exception, removes both.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.paths = {module: name for name, module in model.named_modules()}
-        self.model = model
-        self._thread = threading.get_ident()  # the hooks run in every thread; this one counts
-
-    def __enter__(self) -> Self:
-        self._handles = (
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, always_call=True),
-        )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if module in self.paths and threading.get_ident() == self._thread:
-            self.enter(self.paths[module], module, args)
-
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if module in self.paths and threading.get_ident() == self._thread:
-            self.leave(module, output)
-
-    @abstractmethod
-    def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Handle the start of a module's code."""
-
-    @abstractmethod
-    def leave(self, module: nn.Module, output: Any) -> None:
-        """Handle its end, also by an exception (`output` is None then)."""
 
 
 class Watch(ModuleStack):

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from stiffnet.trajectory.graph import KINDS, ModuleStack, operands_of
+from stiffnet.trajectory.functions import operands_of
+from stiffnet.trajectory.recorder import Numbered, Place
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Met:
 
 
 @dataclass
-class Places(ModuleStack):
+class Places(Numbered):
     """Meets the additions in the own code of some modules; numbered as a `Site` numbers them."""
 
     model: nn.Module
@@ -54,42 +54,24 @@ class Places(ModuleStack):
 
     def __post_init__(self) -> None:
         super().__init__(self.model)
-        self._stack: list[tuple[str, nn.Module]] = []
-        self._counts: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
-        self._functions = _Additions(self)
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self._functions.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._functions.__exit__(*error)
-        super().__exit__(*error)
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Follow which module's code runs."""
-        self._stack.append((path, module))
+        """Follow which module's code runs, and how often."""
+        super().enter(path, module, args)
         self._calls[path] += 1
 
-    def leave(self, module: nn.Module, output: Any) -> None:
-        """Follow which module's code runs."""
-        self._stack.pop()
-
-    def adds(self, operands: tuple[Any, ...], frame: FrameType | None) -> None:
+    def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note an addition before it runs."""
-        if not self._stack:
-            return
-        path, module = self._stack[-1]
-        number = self._counts[path]
-        self._counts[path] += 1
-        if path in self.wanted:
+        path, kind, number = place
+        if kind == "add" and path in self.wanted:
+            operands = operands_of(args, kwargs)
             shapes = tuple(tuple(v.shape) if isinstance(v, Tensor) else () for v in operands)
             dtypes = tuple(getattr(value, "dtype", None) for value in operands)
-            call = self._calls[path] - 1
-            self.met[path, number] = Met(_lines(module, frame), call, shapes, dtypes)
+            lines = _lines(self.running[-1], sys._getframe(_OURS))
+            self.met[path, number] = Met(lines, self._calls[path] - 1, shapes, dtypes)
             self.look(path, number, operands)
+        return func(*args, **kwargs)
 
     def calls(self, path: str) -> int:
         """How often a module was called."""
@@ -99,19 +81,7 @@ class Places(ModuleStack):
         """Look at the operands of an addition that was noted."""
 
 
-class _Additions(TorchFunctionMode):
-    """Shows additions, and the frame that asked for them, before they run."""
-
-    def __init__(self, places: Places) -> None:
-        super().__init__()
-        self._places = places
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if KINDS.get(getattr(func, "__name__", "")) == "add":
-            self._places.adds(operands_of(args, kwargs or {}), sys._getframe(1))
-        return func(*args, **(kwargs or {}))
+_OURS = 3  # frames between the code that adds and `meet`
 
 
 def _lines(module: nn.Module, frame: FrameType | None) -> tuple[Line, ...]:

@@ -1,20 +1,18 @@
 """One forward pass of a network, recorded as a trajectory of norms."""
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
-from stiffnet.trajectory.functions import name_of
-from stiffnet.trajectory.graph import KINDS, ModuleStack, operands_of, tensors_in
+from stiffnet.nested import tensors_in
 from stiffnet.trajectory.norms import sample_norms
+from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
 from stiffnet.trajectory.wrappers import eagerly, unwrap
 
@@ -87,57 +85,40 @@ def record(model: nn.Module, steps: Sequence[Step] | None = None) -> Iterator[Re
         torch.Size([2, 8])
     """
     recording = Recording()
-    network = unwrap(model)
-    with eagerly(model), _Recorder(network, steps, recording):
+    with eagerly(model), _Norms(unwrap(model), steps, recording):
         yield recording
 
 
-_OTHER_CODE = (
-    "The code of {!r} did not add and multiply as it did when its step was found, in evaluation "
-    "mode. Call `.eval()` on the model first."
-)
-
-
-class _Recorder(ModuleStack):
-    """Meets the operands at every `Site` while the model runs."""
+class _Norms(Recorder):
+    """Reduces every operand to norms, and makes a trajectory of them at the end of a pass."""
 
     def __init__(
         self, model: nn.Module, steps: Sequence[Step] | None, recording: Recording
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, steps or ())
         self._recording = recording
-        self._paths: list[str] = []
-        self._counts: Counter[tuple[str, str]] = Counter()
         self._norms: dict[Site, Tensor] = {}
         self._scales: dict[Site, float] = {}
         self._entered: dict[str, Tensor] = {}
+        self._known = steps is not None
         self._finding = False
         self._first: RemovableHandle | None = None
-        self._functions = _Meet(self)
-        self._steps: tuple[Step, ...] | None = None
-        if steps is not None:
-            self._prepare(steps)
 
-    def _prepare(self, steps: Sequence[Step]) -> None:
-        self._steps = tuple(steps)
-        self._sites: defaultdict[tuple[str, str, int], set[Site]] = defaultdict(set)
-        for step in steps:
-            for site in (step.state_at, step.increment_at, step.rate_at):
-                self._sites[site.module, site.kind, site.number].add(site)
-        self._blocks = {site[0] for site in self._sites if site[1] == "block"}
-
-    def __enter__(self) -> "_Recorder":
+    def __enter__(self) -> Self:
         super().__enter__()
-        if self._steps is None:  # on the model itself, because only such a hook sees keywords
+        if not self._known:  # on the model itself, because only such a hook sees keywords
             self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
-        self._functions.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._functions.__exit__(*error)
         if self._first is not None:
             self._first.remove()
         super().__exit__(*error)
+
+    def look_for(self, steps: Sequence[Step]) -> None:
+        """Say which steps' sites to meet, whole blocks among them."""
+        super().look_for(steps)
+        self._blocks = {place.module for place in self.sites if place.kind == "block"}
 
     def _find(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find the steps on the first batch, then never be called again."""
@@ -145,99 +126,60 @@ class _Recorder(ModuleStack):
             return
         self._finding = True
         try:
-            self._prepare(steps_of_call(model, args, kwargs))
+            self.look_for(steps_of_call(model, args, kwargs))
         finally:
             self._finding = False
         assert self._first is not None
         self._first.remove()
 
+    def begin(self) -> None:
+        """Forget what a pass before this one left."""
+        self._norms.clear()
+        self._scales.clear()
+        self._entered.clear()
+        self._recording._newest = None
+
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Follow which module's code runs; the root's beginning starts a pass."""
-        if self._finding or not (self._paths or module is self.model):
+        """Keep what goes into a block whose code cannot be watched."""
+        if self._finding:
             return
-        if module is self.model:  # also after a pass that an interrupt cut short
-            self._paths.clear()
-            self._counts.clear()
-            self._norms.clear()
-            self._scales.clear()
-            self._entered.clear()
-            self._recording._newest = None
-        self._paths.append(path)
-        if self._steps is not None and path in self._blocks:
+        super().enter(path, module, args)
+        if self.running and path in self._blocks:
             self._entered[path] = next(tensors_in(args)).detach().clone()
 
     def leave(self, module: nn.Module, output: Any) -> None:
-        """Follow which module's code runs; the root's end makes a trajectory."""
-        if self._finding or not self._paths:
+        """Compare what comes out of such a block with what went in."""
+        if self._finding:
             return
-        path = self._paths.pop()
+        path = self.paths[module]
         if path in self._entered and output is not None:
-            self._meet_block(path, self._entered.pop(path), next(tensors_in(output)))
-        if not self._paths and output is not None:
-            self._recording._newest = self._assemble()
-            self._norms.clear()
+            self._meet_block(path, self._entered.pop(path), next(tensors_in(output)).detach())
+        super().leave(module, output)
 
-    def meet(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take the norms that are due at one addition or product, before it happens."""
-        if self._finding or not self._paths:
-            return
-        key = (self._paths[-1], kind, self._counts[self._paths[-1], kind])
-        self._counts[key[:2]] += 1
-        for site in self._sites.get(key, ()):
-            self._take(site, operands_of(args, kwargs)[site.operand])
-            if site.operand == 1 and "alpha" in kwargs:  # torch.add(x, f, alpha=a) adds a·f
-                self._scales[site] = abs(float(kwargs["alpha"]))
+    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one tensor function, which the finding of steps does too."""
+        return func(*args, **kwargs) if self._finding else super().function(func, args, kwargs)
 
     def _meet_block(self, path: str, before: Tensor, after: Tensor) -> None:
-        key = (path, "block", self._counts[path, "block"])
-        self._counts[path, "block"] += 1
-        for site in self._sites.get(key, ()):
-            self._take(site, before if site.operand == 0 else after.detach() - before)
+        place = Place(path, "block", self.counts[path, "block"])
+        self.counts[path, "block"] += 1
+        for site in self.sites.get(place, ()):
+            self.hand_over(site, before if site.operand == 0 else after - before)
 
-    def _take(self, site: Site, value: Any) -> None:
-        if not isinstance(value, Tensor):
-            raise StepError(_OTHER_CODE.format(site.module))
-        if value.ndim != site.dims:
-            raise StepError(
-                f"In {site.module!r} a state has {value.ndim} axes, and had {site.dims} when the "
-                "steps were found. If the code squeezes a batch of one, give it larger batches."
-            )
+    def take(self, site: Site, value: Tensor, scale: float) -> None:
+        """Keep the norms of an operand, and let it go."""
         self._norms[site] = sample_norms(value, axis=site.axis, fold=site.fold)
+        self._scales[site] = abs(scale)
 
-    def _assemble(self) -> Trajectory:
-        assert self._steps is not None
-        for step in self._steps:
-            self._check(step)
+    def end(self) -> None:
+        """Put the norms of all steps together."""
+        for step in self.steps:
+            self.check(step, self._norms)
         states, rates, increments = (
-            torch.stack([self._norms[getattr(step, at)] for step in self._steps], dim=1)
+            torch.stack([self._norms[getattr(step, at)] for step in self.steps], dim=1)
             for at in ("state_at", "rate_at", "increment_at")
         )
-        scales = [self._scales.get(step.increment_at, 1.0) for step in self._steps]
-        return Trajectory(self._steps, states, rates, increments * increments.new_tensor(scales))
-
-    def _check(self, step: Step) -> None:
-        """Refuse a pass whose code was not that in which the steps were found."""
-        for site in (step.state_at, step.rate_at):
-            if site not in self._norms:
-                raise StepError(
-                    f"Step {step.name!r} did not run in this pass, though it did when the steps "
-                    "were found. Find the steps again with `stiffnet.steps` on such a batch."
-                )
-            if site.kind != "block" and self._counts[site.module, site.kind] != site.of:
-                raise StepError(_OTHER_CODE.format(site.module))
-
-
-class _Meet(TorchFunctionMode):
-    """Shows additions and products to a recorder, before they run."""
-
-    def __init__(self, recorder: _Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kind = KINDS.get(name_of(func))
-        if kind is not None:
-            self._recorder.meet(kind, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
+        scales = [self._scales[step.increment_at] for step in self.steps]
+        increments = increments * increments.new_tensor(scales)
+        self._recording._newest = Trajectory(self.steps, states, rates, increments)
+        self._norms.clear()

@@ -20,8 +20,19 @@ from dataclasses import dataclass, field
 import torch
 
 from stiffnet.errors import StepError
+from stiffnet.trajectory.functions import ADDITIONS, FUSED
 from stiffnet.trajectory.gating import before_gates, gates
-from stiffnet.trajectory.graph import ADDITIONS, FUSED, SAME_VALUES, Frame, Node
+from stiffnet.trajectory.graph import Frame, Node
+from stiffnet.trajectory.ways import (
+    between,
+    last_common,
+    next_sum,
+    precedes,
+    reaches,
+    same_values,
+    stream_of,
+    weight_between,
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +84,8 @@ def _refuse_fused(frame: Frame, found: "_Steps") -> None:
     for node in frame.nodes:
         state, *others = node.operands if node.op in FUSED and node.operands else (None,)
         for rate in others:
-            stream = _stream(state) if state is not None and rate is not None else []
-            root = next((n for n in stream if rate is not None and _precedes(n, rate)), None)
+            stream = stream_of(state) if state is not None and rate is not None else []
+            root = next((n for n in stream if rate is not None and precedes(n, rate)), None)
             if root is not None and _is_the_way_on(node, _Verdict(0, True, (root,)), found):
                 raise StepError(
                     f"In {_place(frame)} a state and its rate are added by `{node.op}`, in which "
@@ -116,6 +127,13 @@ class _Verdict:
     identity: bool
     origin: tuple[Node, ...]  # where the branch begins
     linear: bool = True  # the shortcut is an identity or a linear map
+    given: tuple[Node, ...] = ()  # where it begins outside, if state and rate came as arguments
+
+    @property
+    def input(self) -> Node | None:
+        """The one value that state and rate were made of; None if there is no such one."""
+        found = set(self.given or self.origin)
+        return found.pop() if len(found) == 1 else None
 
 
 _Steps = list[tuple[Node, _Verdict]]
@@ -168,14 +186,14 @@ def _without_reading(rate: Node, state: Node) -> Node:
     Such a gate must not make a branch that left the network elsewhere one that left at the state.
     """
     plain = before_gates(rate)
-    reads = _precedes(state, rate) and plain is not state and not _precedes(state, plain)
+    reads = precedes(state, rate) and plain is not state and not precedes(state, plain)
     return plain if reads else rate
 
 
 def _identity(total: Node, left: Node, right: Node) -> _Verdict | None:
     """The rate was computed from the state, which is handed through."""
     for operand, (state, rate) in enumerate(((left, right), (right, left))):
-        root = next((node for node in _stream(state) if _precedes(node, rate)), None)
+        root = next((node for node in stream_of(state) if precedes(node, rate)), None)
         if root is not None and _is_branch(root, rate):
             return _Verdict(operand, True, (root,))
     return None
@@ -185,33 +203,32 @@ def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
     """The state is an argument of the module, the rate was computed from another one."""
     found = []
     for operand, (state, rate) in enumerate(((left, right), (right, left))):
-        root = _stream(state)[-1]
+        root = stream_of(state)[-1]
         if root.op != "argument" or root.outer is None:
             continue
         sources = [
             node for node in root.frame.nodes
             if node.op == "argument" and node.outer is not None and node is not root
-            and (node is rate or _precedes(node, rate))
+            and (node is rate or precedes(node, rate))
         ]  # fmt: skip
-        given = _same_values(rate)
-        relations = {
-            _relation(root.outer, source.outer, given=source is given)
+        given = same_values(rate)
+        relations = [
+            relation
             for source in sources
             if source.outer
-        }
-        if relations - {None}:
-            found.append(_Verdict(operand, "identity" in relations, (root, *sources)))
+            and (relation := _relation(root.outer, source.outer, given=source is given))
+        ]
+        if relations:
+            identity = any(handed for handed, _ in relations)
+            begins = tuple(node for handed, node in relations if handed is identity)
+            found.append(_Verdict(operand, identity, (root, *sources), given=begins))
     return next((verdict for verdict in found if verdict.identity), found[0] if found else None)
 
 
-def _same_values(node: Node) -> Node:
-    while node.op in SAME_VALUES:
-        node = node.inputs[0]
-    return node
-
-
-def _relation(state: Node, source: Node, *, given: bool) -> str | None:
+def _relation(state: Node, source: Node, *, given: bool) -> tuple[bool, Node] | None:
     """How an argument called the state relates to the argument that the rate came from.
+
+    Whether the state is handed through, or else projected, and the value that both came from.
 
     Args:
         state: In the code that calls the module.
@@ -220,15 +237,15 @@ def _relation(state: Node, source: Node, *, given: bool) -> str | None:
             the plainer of both.
     """
     while state.frame is source.frame:
-        for root in _stream(state):
-            if root is source or (_precedes(root, source) and _is_branch(root, source)):
-                return "identity"
-        fork = _fork(state, source)
+        for root in stream_of(state):
+            if root is source or (precedes(root, source) and _is_branch(root, source)):
+                return True, root
+        fork = last_common(state, source)
         if fork is not None:
             plainer = fork is not source and (
-                _weight_between(fork, state) < _weight_between(fork, source)
+                weight_between(fork, state) < weight_between(fork, source)
             )
-            return "projection" if plainer or not given else None
+            return (False, fork) if plainer or not given else None
         if state.op != "argument" or source.op != "argument":
             return None
         if state.outer is None or source.outer is None:
@@ -239,24 +256,15 @@ def _relation(state: Node, source: Node, *, given: bool) -> str | None:
 
 def _projection(total: Node, left: Node, right: Node) -> _Verdict | None:
     """Both operands leave one value on separate ways; the plainer way is the shortcut."""
-    if _next_sum(total) is not None:
+    if next_sum(total) is not None:
         return None
-    fork = _fork(left, right)
+    fork = last_common(left, right)
     if fork is None or fork in (left, right) or not fork.floating:
         return None
-    weights = [_weight_between(fork, node) for node in (left, right)]
+    weights = [weight_between(fork, node) for node in (left, right)]
     if weights[0] == weights[1]:
         return None
     return _Verdict(weights.index(min(weights)), False, (fork,), linear=min(weights) == 0)
-
-
-def _fork(left: Node, right: Node) -> Node | None:
-    """The last value that both came from, if all they share lies at or before it."""
-    common = left.before & right.before
-    if not common:
-        return None
-    fork = left.frame.nodes[common.bit_length() - 1]
-    return fork if fork.before == common else None
 
 
 def _projects_a_state(total: Node, verdict: _Verdict, later: _Steps, known: _Steps) -> bool:
@@ -272,10 +280,10 @@ def _projects_a_state(total: Node, verdict: _Verdict, later: _Steps, known: _Ste
         return False
     if _looks_like_an_argument(fork):
         return True
-    if any(_precedes(fork, other) and _precedes(other, total) for other, _ in known):
+    if any(precedes(fork, other) and precedes(other, total) for other, _ in known):
         return False
     return any(
-        _reaches(other, fork) or all(_reaches(total, n) for n in found.origin)
+        reaches(other, fork) or all(reaches(total, n) for n in found.origin)
         for other, found in known
     )
 
@@ -283,7 +291,7 @@ def _projects_a_state(total: Node, verdict: _Verdict, later: _Steps, known: _Ste
 def _in_a_branch(total: Node, steps: _Steps) -> bool:
     """A step has the sum on its way from where it begins to what it adds."""
     return any(
-        _precedes(origin, total) and any(_reaches(total, n) for n in outer.operands if n)
+        precedes(origin, total) and any(reaches(total, n) for n in outer.operands if n)
         for outer, found in steps
         for origin in found.origin
     )
@@ -292,39 +300,9 @@ def _in_a_branch(total: Node, steps: _Steps) -> bool:
 def _looks_like_an_argument(node: Node) -> bool:
     """The value entered the module, or is an entering one after a norm or activation."""
     return any(
-        other.op == "argument" and other.shape == node.shape and _reaches(other, node)
+        other.op == "argument" and other.shape == node.shape and reaches(other, node)
         for other in node.frame.nodes[: node.index + 1]
     )
-
-
-def _stream(node: Node) -> list[Node]:
-    """`node` and what it is but for rearrangements and earlier additions, nearest first."""
-    seen, queue = [], [node]
-    while queue:
-        current = queue.pop(0)
-        seen.append(current)
-        if current.op in SAME_VALUES:
-            queue.append(current.inputs[0])
-        elif current.op in ADDITIONS:
-            queue.extend(n for n in current.operands if n is not None and n.shape == node.shape)
-    return seen
-
-
-def _precedes(earlier: Node, later: Node) -> bool:
-    return earlier is not later and bool(later.before >> earlier.index & 1)
-
-
-def _reaches(earlier: Node, later: Node) -> bool:
-    return earlier is later or _precedes(earlier, later)
-
-
-def _between(start: Node, end: Node) -> list[Node]:
-    """Values on the ways from `start` (without it) to `end` (with it)."""
-    return [n for n in start.frame.nodes if _precedes(start, n) and (n is end or _precedes(n, end))]
-
-
-def _weight_between(start: Node, end: Node) -> int:
-    return sum(node.weight for node in _between(start, end))
 
 
 WEIGHTED = frozenset((
@@ -335,7 +313,7 @@ WEIGHTED = frozenset((
 
 def _is_branch(root: Node, rate: Node) -> bool:
     """Something with weights, and not just a sum of parallel linear maps."""
-    way = _between(root, rate)
+    way = between(root, rate)
     if not any(node.op in WEIGHTED for node in way):
         return False
     return any(node.weight for node in way) or not any(node.sums for node in way)
@@ -347,41 +325,22 @@ def _is_the_way_on(total: Node, verdict: _Verdict, later: _Steps) -> bool:
     All those to results that the sum reaches; or, where the state was made in the same code, all
     those to a later step that begins at the sum. A sum of several non-linear ways needs the first.
     """
-    consumer = _next_sum(total)
+    consumer = next_sum(total)
     if consumer is not None and _is_the_way_on(consumer, verdict, later):
         return True
     around = set(verdict.origin) - {total}
     for node in total.frame.nodes:
         if node is not total and not around.isdisjoint(node.inputs):
             around.add(node)
-    results = [n for n in total.frame.returned if _reaches(total, n)]
+    results = [n for n in total.frame.returned if reaches(total, n)]
     if results and around.isdisjoint(results):
         return True
     if not verdict.linear or any(n.op == "argument" for n in verdict.origin):
         return False
     return any(
-        after not in around and all(_reaches(total, n) for n in found.origin)
+        after not in around and all(reaches(total, n) for n in found.origin)
         for after, found in later
     )
-
-
-def _next_sum(node: Node) -> Node | None:
-    """The sum that a value goes into, if it goes nowhere else but into the gates of that sum."""
-    consumers = [n for n in node.frame.nodes if node in n.inputs]
-    if node in node.frame.returned:
-        return None
-    for total in consumers:
-        if total.op not in ADDITIONS or total.shape != node.shape:
-            continue
-        others = [n for n in consumers if n is not total]
-        rate = next((n for n in total.operands if n is not None and n is not node), None)
-        if not others or (
-            rate is not None
-            and not _precedes(node, before_gates(rate))
-            and all(_reaches(n, rate) for n in others)
-        ):
-            return total
-    return None
 
 
 def _describe(total: Node, verdict: _Verdict) -> Found:
@@ -405,12 +364,12 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
         site = (product.frame.path, "mul", product.number, operand)
         rate_shape = source.shape
     plain = before_gates(rate)
-    ways = [node for origin in verdict.origin for node in _between(origin, plain)]
+    ways = [node for origin in verdict.origin for node in between(origin, plain)]
     if not ways:  # nothing but a gate
-        ways = [node for origin in verdict.origin for node in _between(origin, rate)]
+        ways = [node for origin in verdict.origin for node in between(origin, rate)]
     if not ways and rate.op == "argument":  # an addition module: look in the code that calls it
         outside = [node.outer for node in verdict.origin if node.outer is not None]
-        ways = [n for a in outside for b in outside if a.frame is b.frame for n in _between(a, b)]
+        ways = [n for a in outside for b in outside if a.frame is b.frame for n in between(a, b)]
     return Found(
         module=total.frame.path,
         kind="add",

@@ -1,13 +1,13 @@
 """Which steps act on one state: equal shapes, or the same values laid out otherwise."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from stiffnet.trajectory.functions import PERMUTATIONS
-from stiffnet.trajectory.graph import SAME_VALUES, Node
+from stiffnet.trajectory.functions import PERMUTATIONS, SAME_VALUES
+from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.rule import Found
 
 Shape = tuple[int, ...]
@@ -45,7 +45,7 @@ def _one_state(
         return False
     state = after.total.operands[after.state_operand]
     assert state is not None
-    way = _way(before, state)
+    way = way_between(before, state, _sources)
     if way is not None:
         return _keeps_an_axis(before, way, axis)
     alike = _merges(shape, following) or _merges(following, shape)
@@ -94,8 +94,8 @@ def _merges(many: Shape, few: Shape) -> bool:
     )
 
 
-def _way(start: Node, end: Node) -> list[Node] | None:
-    """Values from `start` to `end`: each is the one before it, rearranged or of the same shape."""
+def way_between(start: Node, end: Node, sources: Callable[[Node], list[Node]]) -> list[Node] | None:
+    """Values from `start` to `end`: each has the one before it among its `sources`."""
     seen: set[Node] = {end}
     stack = [[end]]
     while stack:
@@ -103,7 +103,7 @@ def _way(start: Node, end: Node) -> list[Node] | None:
         node = way[-1]
         if node is start:
             return way[::-1]
-        for source in _sources(node):
+        for source in sources(node):
             if source not in seen and source.time >= start.time:
                 seen.add(source)
                 stack.append([*way, source])
@@ -111,6 +111,7 @@ def _way(start: Node, end: Node) -> list[Node] | None:
 
 
 def _sources(node: Node) -> list[Node]:
+    """Values of which a value is a rearrangement, or whose shape it has."""
     if node.op == "argument":
         return [node.outer] if node.outer is not None else []
     if node.inner is not None:
@@ -120,17 +121,25 @@ def _sources(node: Node) -> list[Node]:
     return [source for source in node.inputs if source.shape == node.shape]
 
 
-def _keeps_an_axis(start: Node, way: Sequence[Node], samples: int) -> bool:
-    """Some axis of a state is an axis of the last value too, with its entries in their order."""
+def rearranged(start: Node, way: Sequence[Node]) -> Tensor | None:
+    """Which entry of the first value each entry of the last one is; None if nobody can say."""
     places = torch.arange(math.prod(start.shape)).reshape(start.shape)
     for node in way:
         if node.op in PERMUTATIONS:
             if len(node.order) != places.ndim:
-                return False
+                return None
             places = places.permute(node.order)
         if places.numel() != math.prod(node.shape):
-            return False
+            return None
         places = places.reshape(node.shape)
+    return places
+
+
+def _keeps_an_axis(start: Node, way: Sequence[Node], samples: int) -> bool:
+    """Some axis of a state is an axis of the last value too, with its entries in their order."""
+    places = rearranged(start, way)
+    if places is None:
+        return False
     strides = torch.empty(start.shape, device="meta").stride()
     return any(
         axis != samples and size > 1 and _lies_along_an_axis(places // stride % size, size)

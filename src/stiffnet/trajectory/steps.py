@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 from stiffnet.errors import StepError
+from stiffnet.nested import tensors_in
 from stiffnet.trajectory.batch import as_arguments, resized
-from stiffnet.trajectory.graph import Watch, tensors_in
+from stiffnet.trajectory.graph import Watch
 from stiffnet.trajectory.opaque import opaque_blocks
 from stiffnet.trajectory.origins import StrangeSum
 from stiffnet.trajectory.rule import Found, passed_over, residual_additions
 from stiffnet.trajectory.stages import begins_a_stage
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
+from stiffnet.words import first_line
 
 PROBE_BATCHES = (2, 3)  # two batch sizes, to see which axis of a state counts the samples
 
@@ -202,17 +204,7 @@ def _additions(
     """Run `size` samples through the model and apply the rule to every frame."""
     args, kwargs = resized(args, size), resized(kwargs, size)
     with plain_run(model), Watch(model, (args, kwargs), closely=True) as watch:
-        try:
-            model(*args, **kwargs)
-        except Exception as error:
-            shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in((args, kwargs)))
-            advice = "Give an example that the network takes."
-            if is_exported(model):
-                advice = "Export it with `dynamic_shapes` that leave the number of samples open."
-            raise StepError(
-                f"{type(model).__name__} cannot be run on inputs of shape {shapes}: "
-                f"{_first_line(error)} {advice}"
-            ) from error
+        run_on(model, args, kwargs)
     if places := passed_over(watch.frames):
         raise StepError(
             f"In {places[0]}, which holds several blocks, {len(places)} sums add a rate to a state "
@@ -231,6 +223,20 @@ def _additions(
     return counted, watch.origins.sums
 
 
-def _first_line(error: Exception) -> str:
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return line if line.endswith((".", "!", "?")) else line + "."
+def run_on(model: nn.Module, args: Any, kwargs: Any) -> None:
+    """Run a network on an example.
+
+    Raises:
+        StepError: If it cannot be run; with the reason and what to do.
+    """
+    try:
+        model(*args, **kwargs)
+    except Exception as error:
+        shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in((args, kwargs)))
+        advice = "Give an example that the network takes."
+        if is_exported(model):
+            advice = "Export it with `dynamic_shapes` that leave the number of samples open."
+        raise StepError(
+            f"{type(model).__name__} cannot be run on inputs of shape {shapes}: "
+            f"{first_line(error)}. {advice}"
+        ) from error

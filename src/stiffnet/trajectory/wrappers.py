@@ -1,9 +1,11 @@
 """Looking through the wrappers that people put around a network, and borrowing it politely."""
 
 import random
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import _disable_current_modes
 
 from stiffnet.errors import StepError
 
@@ -21,17 +24,16 @@ def unwrap(model: nn.Module) -> nn.Module:
     Raises:
         StepError: If what was given is no network.
     """
-    from lightning_fabric.wrappers import _FabricModule
-    from torch._dynamo import OptimizedModule
-
     if not isinstance(model, nn.Module):
         raise StepError(
             f"A network is wanted, and something of type {type(model).__name__} was given. Give a "
             "`torch.nn.Module`."
         )
-    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel, _FabricModule)
+    compiled = _classes("torch._dynamo", "OptimizedModule")
+    fabric = _classes("lightning_fabric.wrappers", "_FabricModule")
+    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel, *fabric)
     while True:
-        if isinstance(model, OptimizedModule):
+        if isinstance(model, compiled):
             model = model._orig_mod
         elif isinstance(model, parallel):
             model = model.module
@@ -39,13 +41,20 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
+def _classes(module: str, name: str) -> tuple[Any, ...]:
+    """A class that takes seconds to import; if nobody has, there is nothing of it."""
+    return (getattr(sys.modules[module], name),) if module in sys.modules else ()
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether a network, or a part of it, was given to `torch.compile`."""
+    kinds = _classes("torch._dynamo", "OptimizedModule")
+    return any(isinstance(m, kinds) or m._compiled_call_impl for m in model.modules())
+
+
 def unready(model: nn.Module) -> str | None:
     """Say what to do before a network can be deployed, or None if it is ready."""
-    from torch._dynamo import OptimizedModule
-
-    if unwrap(model) is not model or any(
-        isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()
-    ):
+    if unwrap(model) is not model or is_compiled(model):
         return "it is wrapped or compiled. Give the network inside."
     training = next((path for path, module in model.named_modules() if module.training), None)
     if training is None:
@@ -84,9 +93,7 @@ def eagerly(model: nn.Module) -> Iterator[None]:
 
     Both settings are the whole process's, so they are touched only if something is compiled.
     """
-    from torch._dynamo import OptimizedModule
-
-    if not any(isinstance(m, OptimizedModule) or m._compiled_call_impl for m in model.modules()):
+    if not is_compiled(model):
         yield
         return
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
@@ -102,7 +109,8 @@ _MACHINERY = frozenset(vars(nn.Module()))  # hooks and the like: what every modu
 def _own_state(model: nn.Module) -> Iterator[None]:
     """Give back what a forward pass changes, also in evaluation: buffers, counters, caches, lists.
 
-    An attribute gets its value back, and a list, dictionary or set its content, one level deep.
+    An attribute gets its value back, and a list, dictionary, set or other object its content, one
+    level deep.
     """
     kept = [
         (module, dict(module._buffers), _copied(module._buffers), _copied(_attributes(module)))
@@ -131,10 +139,23 @@ def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
     copies: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Tensor) and not (value.is_meta or is_lazy(value)):
-            copies[name] = value.detach().clone()
+            with _disable_current_modes():  # whoever traces the run has no part in this
+                copies[name] = value.detach().clone()
         elif type(value) in (list, dict, set):
             copies[name] = value.copy()
+        elif _keeps_things(value):
+            copies[name] = vars(value).copy()
     return copies
+
+
+def _keeps_things(value: Any) -> bool:
+    """Whether a value is a plain object with attributes, such as the memory of DIA's steps."""
+    return (
+        type(getattr(value, "__dict__", None)) is dict
+        and type(value).__setattr__ is object.__setattr__
+        and not isinstance(value, type | Enum | Tensor | list | dict | set)
+        and not callable(value)
+    )
 
 
 def _refill(values: Mapping[str, Any], before: Mapping[str, Any]) -> None:
@@ -142,7 +163,7 @@ def _refill(values: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     for name, copy in before.items():
         value = values[name]
         if isinstance(value, Tensor):
-            with torch.no_grad():
+            with torch.no_grad(), _disable_current_modes():
                 if value.shape != copy.shape:
                     value.data = copy
                 elif not torch.equal(value, copy):
@@ -152,6 +173,9 @@ def _refill(values: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         elif isinstance(value, dict | set):
             value.clear()
             value.update(copy)
+        else:
+            vars(value).clear()
+            vars(value).update(copy)
 
 
 @contextmanager
@@ -168,12 +192,14 @@ def own_chance(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def borrowed(model: nn.Module) -> Iterator[None]:
+    """Evaluate without compilation, and leave no trace in the model or in random numbers."""
+    with own_chance(model), evaluating(model), eagerly(model), _own_state(model):
+        yield
+
+
+@contextmanager
 def plain_run(model: nn.Module) -> Iterator[None]:
-    """Evaluate without gradients, compilation or a trace in the random number generators."""
-    with ExitStack() as borrowed:
-        borrowed.enter_context(own_chance(model))
-        borrowed.enter_context(evaluating(model))
-        borrowed.enter_context(eagerly(model))
-        borrowed.enter_context(_own_state(model))
-        borrowed.enter_context(torch.no_grad())
+    """Evaluate so, and without gradients."""
+    with borrowed(model), torch.no_grad():
         yield

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stiffnet.observe.weighted_moments import Floats
+from stiffnet.observe.channel_moments import Floats
 
 
 @dataclass
-class Spread:
+class KeptImages:
     """Keeps every k-th image, with k a power of two, so that at most `most` are held.
 
     Which images stay depends on their positions only, never on how they were batched; and data

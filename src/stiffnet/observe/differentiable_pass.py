@@ -1,0 +1,97 @@
+"""One forward pass with its graph: where every step begins, and what it adds to what."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from stiffnet.errors import StepError
+from stiffnet.nested import tensors_in
+from stiffnet.trajectory.recorder import Place, Recorder
+from stiffnet.trajectory.steps import Site, Step
+
+
+@dataclass
+class Added:
+    """The operands of one step's addition, and its sum; each a value of its own in the graph."""
+
+    shortcut: Tensor
+    increment: Tensor
+    rate: Tensor
+    sum: Tensor
+    edge: GradientEdge | None
+    """Where in the graph the sum is, before anything is done to it in place."""
+
+
+class Pass(Recorder):
+    """Takes the operands and sums of all steps in one forward pass.
+
+    Args:
+        model: The network, in evaluation mode.
+        steps: Its steps; those of opaque blocks are refused.
+        change: Added to what goes into the first step's module, if given.
+    """
+
+    def __init__(
+        self, model: nn.Module, steps: Sequence[Step], change: Tensor | None = None
+    ) -> None:
+        super().__init__(model, steps)
+        for step in steps:
+            if step.state_at.kind == "block":
+                raise StepError(
+                    f"Step {step.name!r} is inside a block whose code cannot be followed, so its "
+                    "Jacobian is not known. Choose a network whose blocks add in plain code."
+                )
+        self._change = change
+        self._met: dict[Site, Tensor] = {}
+        self._sums: dict[Place, tuple[Tensor, GradientEdge | None]] = {}
+        self.entry: tuple[Tensor, GradientEdge | None] | None = None
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        first = self.model.get_submodule(self.steps[0].module)
+        self._handle = first.register_forward_pre_hook(self._begin, with_kwargs=True)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._handle.remove()
+        super().__exit__(*error)
+
+    @property
+    def additions(self) -> list[Added]:
+        """What every step added, in order."""
+        found = []
+        for step in self.steps:
+            self.check(step, self._met)
+            operands = (self._met[s] for s in (step.state_at, step.increment_at, step.rate_at))
+            site = step.state_at
+            found.append(Added(*operands, *self._sums[Place(site.module, "add", site.number)]))
+        return found
+
+    def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note what goes into the first step, and change it if asked to; once a pass."""
+        if self.entry is not None:
+            return None
+        first = next(tensors_in((args, kwargs)))
+        with torch._C.DisableTorchFunction():  # this sum is none of the network's
+            changed = first.clone() if self._change is None else first + self._change
+        self.entry = changed.detach(), _edge(changed)
+        return tuple(changed if value is first else value for value in args), {
+            key: changed if value is first else value for key, value in kwargs.items()
+        }
+
+    def take(self, site: Site, value: Tensor, scale: float) -> None:
+        """Keep an operand as it is now, whatever is done to it in place."""
+        self._met[site] = value.clone() if scale == 1.0 else value * scale
+
+    def made(self, place: Place, result: Tensor) -> None:
+        """Keep the sum."""
+        if place.kind == "add":
+            self._sums[place] = result.detach().clone(), _edge(result)
+
+
+def _edge(value: Tensor) -> GradientEdge | None:
+    return get_gradient_edge(value) if value.requires_grad else None

@@ -1,0 +1,235 @@
+"""A step's branch as a function x ↦ f(x), with everything else of the pass held.
+
+A pass is watched once, to see at which value the step begins: the state, or what a projected
+shortcut and the rate were both made of. To evaluate the function, the smallest module around that
+value is run again, on the arguments that it had in the pass; where the value comes up, x takes its
+place, and the run ends at the addition. So what is evaluated is the network's own code.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from stiffnet.errors import StepError
+from stiffnet.trajectory.addresses import Addresses
+from stiffnet.trajectory.batch import as_arguments, on_device
+from stiffnet.trajectory.functions import ADDITIONS, SAME_VALUES
+from stiffnet.trajectory.gating import gates
+from stiffnet.trajectory.graph import Node
+from stiffnet.trajectory.recorder import Place
+from stiffnet.trajectory.replay import Memory, NothingElseReads, Plan, Replay
+from stiffnet.trajectory.rule import verdicts
+from stiffnet.trajectory.stages import rearranged, way_between
+from stiffnet.trajectory.steps import Step, run_on
+from stiffnet.trajectory.wrappers import borrowed, plain_run, unwrap
+
+Of = Literal["rate", "increment", "sum", "block"]
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """One step of a network as a function of its input; see `branch`."""
+
+    step: Step
+    of: Of
+    input: Tensor
+    """What the step began at in the pass: its state, unless the shortcut is a projection."""
+    output: Tensor
+    """What the function gives there."""
+    _run: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate the function at another input of the same shape, samples included.
+
+        Raises:
+            StepError: If `x` has another shape or dtype than `input`.
+        """
+        if x.shape != self.input.shape or x.dtype != self.input.dtype:
+            raise StepError(
+                f"The input of step {self.step.name!r} is {self.input.dtype} of shape "
+                f"{tuple(self.input.shape)}, and this is {x.dtype} of shape {tuple(x.shape)}. "
+                "Give one like `input`."
+            )
+        return self._run(x)
+
+
+def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Branch:
+    """Return one step of a network as a function of its input, everything else of the pass held.
+
+    The function can be differentiated, by `torch.func` (`jvp`, `vjp`, `jacrev`, `vmap`) too. It
+    runs the network's own code in evaluation mode, and leaves the network as it was. Its input
+    and what it gives are laid out alike, as the operands of the step's addition are, unless the
+    shortcut is a projection: then the input is what shortcut and rate were both made of.
+
+    Args:
+        model: The network; compiled, data-parallel and Fabric wrappers are looked through.
+        step: One of its `steps`.
+        example: One batch, as for `steps`; what else the step reads is what it was on this one.
+        of: The ``rate`` f(x), before any gate; the ``increment`` Δt ⊗ f(x), which is added; the
+            ``sum`` x + Δt ⊗ f(x); or what the ``block`` returns whose code adds, with whatever
+            follows the sum. What is subtracted counts with its sign.
+
+    Raises:
+        StepError: If the step's code cannot be followed, or it has no one input that can be varied
+            with everything else held.
+
+    Example:
+        >>> import timm, stiffnet
+        >>> model = timm.create_model("resnet18")
+        >>> images = torch.rand(1, 3, 32, 32)
+        >>> step = stiffnet.steps(model, images)[1]
+        >>> f = branch(model, step, images)
+        >>> value, change = torch.func.jvp(f, (f.input,), (torch.ones_like(f.input),))
+        >>> torch.equal(value, f.output), change.shape
+        (True, torch.Size([1, 64, 8, 8]))
+    """
+    if of not in get_args(Of):
+        raise StepError(f"`of` is {of!r}. Give one of {', '.join(map(repr, get_args(Of)))}.")
+    network = unwrap(model)
+    if step.state_at.kind == "block":
+        raise StepError(
+            f"Step {step.name!r} is inside a block whose code cannot be followed, so its branch is "
+            "not known as a function. Choose a network whose blocks add in plain code."
+        )
+    args, kwargs = as_arguments(on_device(example, network))
+    with plain_run(network), _mathematical():
+        with Addresses(network, (args, kwargs)) as seen:
+            run_on(network, args, kwargs)
+        plan, order = _planned(seen, step, of)
+        recorded = Replay(network, plan, Memory("", args, kwargs), keep=True)
+        output = recorded.run()
+    value = recorded.input
+    found = _Function(network, plan, order, value.shape)
+    found.memory = _smallest(found, recorded, output, step)
+    return Branch(step, of, value if order is None else value.reshape(-1)[order], output, found)
+
+
+@dataclass
+class _Function:
+    """Runs the smallest module around a step's input again."""
+
+    network: nn.Module
+    plan: Plan
+    order: Tensor | None
+    """Which entry of the input, as the network has it, each entry of x is."""
+    shape: tuple[int, ...]
+    memory: Memory = field(init=False)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.order is not None:
+            x = x.reshape(-1)[self.order.reshape(-1).argsort()].reshape(self.shape)
+        with borrowed(self.network.get_submodule(self.memory.path)), _mathematical():
+            return Replay(self.network, self.plan, self.memory).run(x)
+
+    def checked(self, memory: Memory, recorded: Replay) -> Tensor:
+        """Evaluate by a call of the pass, and see that nothing else reads what x replaces."""
+        with plain_run(self.network.get_submodule(memory.path)), _mathematical():
+            replay = Replay(self.network, self.plan, memory)
+            with NothingElseReads(replay, recorded):
+                return replay.run(recorded.input)
+
+
+def _smallest(function: _Function, recorded: Replay, output: Tensor, step: Step) -> Memory:
+    """Return the innermost call that does the same when it is run again by itself.
+
+    That of the step's block, unless it goes by what other blocks left somewhere, as DIA does.
+    """
+    failed: Exception | None = None
+    for call in recorded.plan.around:
+        try:
+            again = function.checked(recorded.kept[call], recorded)
+        except Exception as error:  # foreign code, in a part that may not run by itself
+            failed = error
+            continue
+        if _same(output, again):
+            return recorded.kept[call]
+    if isinstance(failed, StepError):
+        raise failed
+    raise StepError(
+        f"Step {step.name!r} does not give the same values when it is run again, so that it is no "
+        "function of its input. Take out what draws random numbers or counts its calls."
+    ) from failed
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two runs gave the same, but for rounding; a value that is none may be one again."""
+    if one.shape != other.shape or not one.is_floating_point():
+        return False
+    known = one[one.isfinite()]
+    size = float(known.abs().max()) if known.numel() else 0.0
+    atol = 1e3 * torch.finfo(one.dtype).eps * size
+    return torch.allclose(one, other, rtol=0.0, atol=atol, equal_nan=True)
+
+
+def _mathematical() -> AbstractContextManager[None]:
+    """Compute attention by plain products, which have derivatives of every order and mode."""
+    return sdpa_kernel(SDPBackend.MATH)
+
+
+def _planned(seen: Addresses, step: Step, of: Of) -> tuple[Plan, Tensor | None]:
+    """Where the step begins, and how the state is laid out there, if it is laid out otherwise."""
+    site = step.state_at
+    found = next(
+        (
+            (total, verdict)
+            for frame in seen.frames
+            if frame.path == site.module
+            for total, verdict in verdicts(frame)
+            if total.number == site.number
+        ),
+        None,
+    )
+    if found is None:
+        raise StepError(
+            f"Step {step.name!r} did not run as it did when it was found. Find the steps again "
+            "with `stiffnet.steps` on such a batch."
+        )
+    total, verdict = found
+    state, rate = (total.operands[i] for i in (verdict.state_operand, 1 - verdict.state_operand))
+    address = None if verdict.input is None else seen.of(verdict.input)
+    if verdict.input is None or address is None or state is None or rate is None:
+        raise StepError(
+            f"Step {step.name!r} has no one input that can be varied: it begins at several values, "
+            "or at one that is made in code which cannot be followed. Choose another step."
+        )
+    plan = Plan(
+        of=of,
+        address=address,
+        addition=Place(site.module, site.kind, site.number),
+        rate_operand=1 - verdict.state_operand,
+        gates={
+            Place(product.frame.path, "mul", product.number): operand
+            for product, operand in gates(rate)
+        },
+        around=seen.around(verdict.input),
+    )
+    return plan, _order(verdict.input, state, step) if verdict.identity else None
+
+
+def _order(begins: Node, state: Node, step: Step) -> Tensor | None:
+    """Which entry of the input each entry of the state is; None where they lie alike."""
+    way = way_between(begins, state, _handed_through)
+    places = None if way is None else rearranged(begins, way)
+    if places is None:
+        raise StepError(
+            f"The state of step {step.name!r} is laid out otherwise than what its rate was made "
+            "of, and nobody can say how. Choose another step."
+        )
+    in_order = torch.arange(places.numel()).reshape(places.shape)
+    return None if begins.shape == state.shape and torch.equal(places, in_order) else places
+
+
+def _handed_through(node: Node) -> list[Node]:
+    """Values that a value is, but for rearrangements and earlier additions."""
+    if node.op == "argument":
+        return [node.outer] if node.outer is not None else []
+    if node.inner is not None:
+        return [node.inner]
+    if node.op in SAME_VALUES:
+        return list(node.inputs[:1])
+    return [n for n in node.operands if n and n.shape == node.shape] if node.op in ADDITIONS else []

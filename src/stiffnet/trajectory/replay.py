@@ -1,0 +1,236 @@
+"""Running a part of a network again, with another value in the place of one that it handled."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from stiffnet.errors import StepError
+from stiffnet.nested import mapped, tensors_in
+from stiffnet.trajectory.addresses import Address, Call
+from stiffnet.trajectory.functions import name_of, operands_of
+from stiffnet.trajectory.recorder import Numbered, Place, scale_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to put where, and what to take."""
+
+    of: str
+    address: Address
+    addition: Place
+    rate_operand: int
+    gates: Mapping[Place, int]
+    """Products that scale the rate, and which of their operands is scaled."""
+    around: tuple[Call, ...]
+    """The calls that may be run again, from the innermost outwards; the last is the network's."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was there when a call of a pass began."""
+
+    path: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    calls: Mapping[str, int] = field(default_factory=dict)
+
+
+class Replay(Numbered):
+    """Runs one call of a pass again, as far as an addition, with x in the place of its input.
+
+    Args:
+        model: The network.
+        plan: Where x goes, and what is taken.
+        memory: The call, and what it was given.
+        keep: Remember what the calls inside it are given, to run them again.
+    """
+
+    def __init__(self, model: nn.Module, plan: Plan, memory: Memory, *, keep: bool = False) -> None:
+        super().__init__(model, model.get_submodule(memory.path), memory.counts)
+        self.kept: dict[Call, Memory] = {}
+        self.input: Tensor
+        """What was there, of a run without x."""
+        self.original: Tensor | None = None
+        """What was there before x took its place, and is read no longer."""
+        self.plan, self._memory, self._keep = plan, memory, keep
+        self._calls = Counter(memory.calls)
+        self._frames: list[Call] = []
+        self._results: Counter[str] = Counter()
+        self._added = False
+        self._x: Tensor | None = None
+
+    def run(self, x: Tensor | None = None) -> Tensor:
+        """Return what the plan asks for at x, or where the pass was if there is none."""
+        self._x = None if x is None else x.clone()  # which code may write into
+        wanted = {call[0] for call in self.plan.around} if self._keep else set()
+        paths = wanted | {self.plan.address.call[0]}
+        hooks = [
+            self.model.get_submodule(path).register_forward_pre_hook(self._given, with_kwargs=True)
+            for path in paths
+        ]
+        args, kwargs = _copied((self._memory.args, self._memory.kwargs))
+        try:
+            with self:
+                self.root(*args, **kwargs)
+        except _ReachedError as reached:
+            return reached.value
+        finally:
+            for hook in hooks:
+                hook.remove()
+        raise StepError(
+            f"The addition in {self.plan.addition.module!r} was not reached again. Find the steps "
+            "anew with `stiffnet.steps`."
+        )
+
+    def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Follow which call of which module runs."""
+        super().enter(path, module, args)
+        self._frames.append((path, self._calls[path]))
+        self._calls[path] += 1
+
+    def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Keep what a call is given, and put x there if it begins with an argument."""
+        call = self._frames[-1]
+        if self._keep and call in self.plan.around:
+            self.kept[call] = Memory(
+                call[0],
+                *_copied((args, kwargs)),
+                counts=dict(self.counts),
+                calls={**self._calls, call[0]: call[1]},
+            )
+        if call == self.plan.address.call and self.plan.address.name == "argument":
+            return self._put((args, kwargs))
+        return None
+
+    def leave(self, module: nn.Module, output: Any) -> Any:
+        """Put x where it is the result of a module; take what a whole block returns."""
+        path, _ = self._frames.pop()
+        super().leave(module, output)
+        if output is None:
+            return None
+        if self._added and path == self.plan.addition.module:
+            raise _ReachedError(next(tensors_in(output)))
+        return self._result(f"call {path}", output)
+
+    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Put x where it is the result of a function."""
+        return self._result(name_of(func), super().function(func, args, kwargs))
+
+    def _result(self, name: str, result: Any) -> Any:
+        address = self.plan.address
+        if not self._frames or self._frames[-1] != address.call or name != address.name:
+            return result
+        self._results[name] += 1
+        return self._put(result) if self._results[name] == address.number + 1 else result
+
+    def _put(self, given: Any) -> Any:
+        old = list(tensors_in(given))[self.plan.address.part]
+        self.original = old
+        if self._x is None:
+            with torch._C.DisableTorchFunction():  # these are none of the network's functions
+                self.input = old.detach().clone()
+            return given
+        new = self._x
+        changed = mapped(given, lambda value: new if value is old else value)
+        if not any(tensor is new for tensor in tensors_in(changed)):
+            raise StepError(
+                f"A value in {self.plan.address.call[0]!r} is held by an object into which no "
+                "other can be put. Choose another step."
+            )
+        return changed
+
+    def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Leave gates out of a rate; end at the addition."""
+        plan = self.plan
+        if place in plan.gates and plan.of == "rate":
+            return operands_of(args, kwargs)[plan.gates[place]]
+        if place == plan.addition:
+            self._take(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _take(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        of, operand = self.plan.of, self.plan.rate_operand
+        operands = operands_of(args, kwargs)
+        scale = scale_of(func, kwargs)
+        if of == "sum":
+            raise _ReachedError(torch.add(*operands, alpha=scale))  # never in place
+        if of == "rate":
+            scale = -1.0 if scale_of(func, {}) < 0 else 1.0
+        if of != "block":
+            value = operands[operand]
+            raise _ReachedError(value * scale if operand == 1 and scale != 1.0 else value.clone())
+        self._added = True
+
+
+class _ReachedError(BaseException):
+    """Ends a run; none of the network's code may take it for an error of its own."""
+
+    def __init__(self, value: Tensor) -> None:
+        super().__init__()
+        self.value = value
+
+
+def _copied(values: Any) -> Any:
+    """Copy the tensors in nested containers, each once, so that no run writes into what is kept."""
+    copies: dict[int, Tensor] = {}
+
+    def copy(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return copies.setdefault(id(value), value.detach().clone())
+
+    with torch._C.DisableTorchFunction():
+        return mapped(values, copy)
+
+
+class NothingElseReads(TorchDispatchMode):
+    """Refuses a run that reads what x replaced: by another name, or in code that is not shown.
+
+    Args:
+        replay: The run.
+        before: Another one, whose values may still be kept somewhere.
+    """
+
+    def __init__(self, replay: Replay, before: Replay) -> None:
+        super().__init__()
+        self._replay, self._before = replay, before
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        olds = [r.original for r in (self._replay, self._before) if r.original is not None]
+        read = list(tensors_in((args, kwargs or {}))) if self._replay.original is not None else []
+        if any(_overlap(old, tensor) for old in olds for tensor in read):
+            raise StepError(
+                f"The code of {self._replay.plan.address.call[0]!r} reads the input of a step by "
+                "another name too (a view, an attribute), or where it cannot be followed, so that "
+                "it cannot be varied alone. Choose another step."
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have a number in common."""
+    if one is other:
+        return True
+    if one.layout is not torch.strided or other.layout is not torch.strided or one.is_meta:
+        return False
+    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr() or not one.numel():
+        return False
+    if one.element_size() != other.element_size():
+        return True
+    with torch.utils._python_dispatch._disable_current_modes():
+        size = one.untyped_storage().nbytes() // one.element_size()
+        taken = torch.zeros(size, dtype=torch.bool)
+        for tensor in (one, other):
+            places = taken.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+            if bool(places.any()):
+                return True
+            places.fill_(True)
+    return False
