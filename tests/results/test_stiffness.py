@@ -11,7 +11,8 @@ from rich.console import Console
 from reference import stiffness as reference
 from stiffnet.errors import CorruptFileError, StepError, StorageError
 from stiffnet.observe.measure import measure
-from stiffnet.results.stiffness import StiffnessReport, page
+from stiffnet.report.page import page
+from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.sealed import sealed
 from tolerances import RTOL
 from trajectory.networks import known_rates

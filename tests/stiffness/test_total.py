@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness import delta, proportion, stage_tns, tns
+from stiffnet.stiffness.total import delta, proportion, stage_tns, tns
 from tolerances import RTOL
 
 ALL = settings(derandomize=True, deadline=None)

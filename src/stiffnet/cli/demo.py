@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stiffnet.data.images import ImageSet
     from stiffnet.network.load import LoadedModel
     from stiffnet.network.model_folder import Fact
-    from stiffnet.report.folded import FoldView
+    from stiffnet.results.fold import Forms
     from stiffnet.results.stiffness import StiffnessReport
     from stiffnet.train.recipe import Recipe
 
@@ -50,8 +50,8 @@ def demo(
     from stiffnet.network.load import open_model
     from stiffnet.report.findings import plain
     from stiffnet.report.folded import saving
+    from stiffnet.report.page import page
     from stiffnet.report.text import number
-    from stiffnet.results.stiffness import page
     from stiffnet.train.recipe_file import build_recipe
     from stiffnet.train.run import run
 
@@ -72,10 +72,9 @@ def demo(
     after = _look(trained.model, trained, test, f"trained for {recipe.epochs} epochs")
     forms = _fold(trained, after, test, folded, source=result.folder.final)
     shown = page(
-        [before, after],
-        titles=["before training", "after training"],
+        [forms, before, after],
+        titles=["", "before training", "after training"],
         heading=f"{MODEL} with {ATTENTION} on digits: trained, measured, folded",
-        fold=forms,
     )
     made = zip(MADE, (before.to_json(), after.to_json(), shown), strict=True)
     atomic_write_all({out / name: content for name, content in made})
@@ -119,13 +118,13 @@ def _look(
 
 def _fold(
     trained: "LoadedModel", after: "StiffnessReport", test: "ImageSet", out: Path, *, source: Path
-) -> "FoldView":
+) -> "Forms":
     """Write the folded network, and run it as it was written, beside the trained and the fused."""
     from stiffnet.fold.cost import costs
     from stiffnet.fold.fold import fold
     from stiffnet.network.folded import write_folded
     from stiffnet.network.load import open_model
-    from stiffnet.report.folded import FoldView, Form
+    from stiffnet.results.fold import Form, Forms
 
     [(images, _)] = test.batches(trained.preparation, batch_size=TIMED, limit=TIMED)
     folded, fused = (fold(trained.model, images, fuse=fuse, passes=0) for fuse in (False, True))
@@ -156,7 +155,7 @@ def _fold(
             ("as trained", *models), accuracies, taken, errors, strict=True
         )
     ]
-    return FoldView(tuple(forms), tested=len(test), batch=len(images), passes=PASSES)
+    return Forms(tuple(forms), tested=len(test), batch=len(images), passes=PASSES)
 
 
 def _is_demo(path: Path, recipe: "Recipe") -> bool:

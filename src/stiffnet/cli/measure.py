@@ -63,7 +63,7 @@ def measure(
     from stiffnet.data import open_data
     from stiffnet.data.images import part_of
     from stiffnet.observe.measure import measure as run
-    from stiffnet.results.stiffness import page
+    from stiffnet.report.page import page
     from stiffnet.train.ranks import make_fabric
 
     folder = out or Path("stiffness") / file_name(model)

@@ -42,7 +42,7 @@ def stripes(
     from stiffnet.network.load import is_model_name, open_model
     from stiffnet.observe.growth import growth as follow
     from stiffnet.observe.stripes import stripes as look
-    from stiffnet.results.stripes import page
+    from stiffnet.report.page import page
     from stiffnet.train.ranks import make_fabric
     from stiffnet.train.run_folder import RunFolder
 
@@ -70,7 +70,7 @@ def stripes(
     show(
         report,
         folder,
-        {"stripes.json": report.to_json(), "stripes.html": page(report, heading=heading)},
+        {"stripes.json": report.to_json(), "stripes.html": page([report], heading=heading)},
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from stiffnet.report.text import clean, count, finite, listed, number, percent, with_error
-from stiffnet.report.view import StiffnessView
+from stiffnet.results.ranking import stiffest
+from stiffnet.results.view import StiffnessView
 
 BARELY = 0.1  # a step whose increment is below a tenth of its state barely moves it
 RELATED = 0.3  # a weaker rank correlation than this is not put into words
@@ -39,9 +40,9 @@ def rows(frame: Any) -> list[dict[str, Any]]:
 
 def stiffest_steps(view: StiffnessView, most: int = _NAMED) -> list[dict[str, Any]]:
     """Return the counted steps of the largest mean NSI (all steps where none is counted)."""
-    steps = [row for row in rows(view.steps) if finite(row["nsi_mean"]) is not None]
-    counted = [row for row in steps if row["counted"]] or steps
-    return sorted(counted, key=lambda row: -row["nsi_mean"])[:most]
+    nsi, counted = list(view.steps["nsi_mean"]), list(view.steps["counted"])
+    order = stiffest(nsi, counted) or stiffest(nsi, [True] * len(nsi))
+    return rows(view.steps.iloc[order[:most]])
 
 
 def stage_means(view: StiffnessView) -> dict[Any, float]:

@@ -1,46 +1,12 @@
 """A network before and after folding: its forms side by side, in a table and in a sentence."""
 
-from dataclasses import dataclass
-
 from stiffnet.report.findings import Sentence, Strong
 from stiffnet.report.tables import Cell, Column, Row, Table
 from stiffnet.report.text import MISSING, clean, count, finite, fixed, number, percent
+from stiffnet.results.fold import Form, Forms
 
 
-@dataclass(frozen=True)
-class Form:
-    """One form of a network, and what a pass of it costs; None is what nobody knows."""
-
-    name: str
-    accuracy: float | None
-    """On the images that `FoldView.tested` counts."""
-    parameters: int
-    macs: int | None
-    """Multiplications with addition, an image."""
-    rate: float | None
-    """Images a second."""
-    scaled_error: float | None = None
-    """Largest difference of its outputs from the first form's, over the largest output."""
-
-
-@dataclass(frozen=True)
-class FoldView:
-    """The forms of one network, ready to be shown; names are a user's, and neutralised."""
-
-    forms: tuple[Form, ...]
-    """As it was trained, then the others."""
-    tested: int
-    """Images that the accuracy is over."""
-    batch: int
-    """Images in a pass that was timed."""
-    passes: int
-    """Of each form; the rate is by their median, and the forms took turns."""
-
-    def __post_init__(self) -> None:
-        assert len(self.forms) > 1, "a form is compared with another"
-
-
-def forms_table(view: FoldView) -> Table:
+def forms_table(view: Forms) -> Table:
     """Return one row a quantity, and one column a form."""
     forms = view.forms
     rows = (
@@ -57,12 +23,12 @@ def forms_table(view: FoldView) -> Table:
     )
 
 
-def saving(view: FoldView) -> Sentence:
+def saving(view: Forms) -> Sentence:
     """Say what the second form saves of the first, what it leaves alone, and how fast others are.
 
     >>> from stiffnet.report.findings import plain
     >>> forms = Form("trained", 0.9, 1000, 5, 10.0), Form("folded", 0.9, 950, 5, 12.0, 3e-7)
-    >>> plain(saving(FoldView(forms, 20, 8, 5)))
+    >>> plain(saving(Forms(forms, 20, 8, 5)))
     'Folded, it has 50 parameters fewer (5.0 %), takes 1.20 times as many images a second and \
 is as accurate; outputs differ by 3e-07 of the largest.'
     """

@@ -13,14 +13,31 @@ from stiffnet.report.findings import (
     images,
     stiffest_steps,
 )
-from stiffnet.report.folded import FoldView, forms_table, saving
+from stiffnet.report.folded import forms_table, saving
 from stiffnet.report.frame import framed, marked_up
+from stiffnet.report.stripe_page import stripe_page
+from stiffnet.report.stripe_view import stripe_view
 from stiffnet.report.text import clean, count, finite, number, percent, with_error
-from stiffnet.report.view import StiffnessView
+from stiffnet.results.fold import Forms
+from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.results.stripes import StripeReport
+from stiffnet.results.view import StiffnessView
+
+
+def page(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str = "") -> str:
+    """Return one self-contained HTML page that shows one result, or several."""
+    names = list(titles) or [""] * len(results)
+    given = list(zip(results, names, strict=True))
+    if isinstance(results[0], StripeReport):
+        return stripe_page(stripe_view(results[0]), heading=heading or results[0].title)
+    views = [each.view(name) for each, name in given if isinstance(each, StiffnessReport)]
+    forms = next((each for each in results if isinstance(each, Forms)), None)
+    heading = heading or " and ".join(dict.fromkeys(view.title for view in views))
+    return stiffness_page(views, heading=heading, fold=forms)
 
 
 def stiffness_page(
-    views: Sequence[StiffnessView], *, heading: str, fold: FoldView | None = None
+    views: Sequence[StiffnessView], *, heading: str, fold: Forms | None = None
 ) -> str:
     """Return one HTML page on one or several measured networks.
 
@@ -67,7 +84,7 @@ def _network(view: StiffnessView) -> dict[str, Any]:
     }
 
 
-def _folded(view: FoldView) -> dict[str, Any]:
+def _folded(view: Forms) -> dict[str, Any]:
     """Return what the page says about the forms of a folded network."""
     return {
         "saving": marked_up(saving(view)),

@@ -18,7 +18,7 @@ from stiffnet.report.surfaces import (
 )
 from stiffnet.report.text import finite, number, plot_text, shape
 from stiffnet.report.theme import LIGHT, SERIES
-from stiffnet.report.view import Curve, StiffnessView
+from stiffnet.results.view import Curve, StiffnessView
 
 _EDGE = 0.4  # how far a band reaches beyond the first and last step of its stage
 _LOG_FROM = 50.0  # medians that differ by more than this factor are drawn on a logarithmic axis

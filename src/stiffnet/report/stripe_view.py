@@ -8,6 +8,7 @@ import pandas as pd
 
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
+from stiffnet.results.stripes import StripeReport
 
 Floats = npt.NDArray[np.float64]
 
@@ -49,3 +50,19 @@ class StripeView:
     modules: tuple[ModuleView, ...]
     drift: Drift | None
     growth: Growth | None
+
+
+def stripe_view(report: StripeReport) -> StripeView:
+    """What the page and the terminal show of a report."""
+    return StripeView(
+        title=report.title,
+        facts=dict(report.facts),
+        samples=report.samples,
+        number=report.number,
+        rows=report.to_frame(),
+        modules=tuple(
+            ModuleView(m.step, m.value_std, m.input_std, m.values, m.inputs) for m in report.modules
+        ),
+        drift=report.drift,
+        growth=report.growth,
+    )

@@ -9,7 +9,7 @@ from stiffnet.report.canvas import canvas
 from stiffnet.report.findings import at_thresholds
 from stiffnet.report.text import count, finite, percent
 from stiffnet.report.theme import LIGHT, SCALE
-from stiffnet.report.view import StiffnessView
+from stiffnet.results.view import StiffnessView
 
 
 def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = None) -> go.Figure:

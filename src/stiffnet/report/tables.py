@@ -15,7 +15,7 @@ from stiffnet.report.text import (
     percent,
     shape,
 )
-from stiffnet.report.view import StiffnessView
+from stiffnet.results.view import StiffnessView
 
 _SPREAD = ("std", "median", "q05", "q25", "q75", "q95")
 

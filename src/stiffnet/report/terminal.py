@@ -18,12 +18,60 @@ from stiffnet.report.findings import (
     stiffest_steps,
 )
 from stiffnet.report.text import clean, decimals_for, finite, fixed, number, percent, shape
-from stiffnet.report.view import StiffnessView
+from stiffnet.results.fold import FoldReport
+from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.results.stripes import StripeReport
+from stiffnet.results.view import StiffnessView
 
 _BAR = 14  # cells, and fewer where the increment needs a column
 _BAR_BESIDE_INCREMENT = 10
 _NAME = 28  # cells; a longer name is shortened in its middle
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def shown(result: object) -> RenderableType:
+    """Return what a terminal shows of a result."""
+    from stiffnet.report import stripe_terminal
+    from stiffnet.report.stripe_view import stripe_view
+
+    if isinstance(result, StripeReport):
+        stripes = stripe_view(result)
+        return Group(stripe_terminal.summary(stripes), stripe_terminal.modules_table(stripes))
+    if isinstance(result, FoldReport):
+        return fold_shown(result)
+    assert isinstance(result, StiffnessReport)
+    view = result.view()
+    return Group(summary(view), steps_table(view))
+
+
+def fold_shown(report: FoldReport) -> RenderableType:
+    """Return what was folded, what stays, and what that saves."""
+    kinds: dict[str, int] = {}
+    for item in report.folded:
+        kinds[item.kind] = kinds.get(item.kind, 0) + 1
+    lines: list[RenderableType] = [
+        "Folded: " + ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
+    ]
+    lines += [f"Left: {left.name}, because {left.reason}" for left in report.refused]
+    table = Table("", "before", "after")
+    before, after = report.before, report.after
+    table.add_row("parameters", f"{before.parameters:,}", f"{after.parameters:,}")
+    if before.macs is not None and after.macs is not None:
+        table.add_row("MACs an image", f"{before.macs:,}", f"{after.macs:,}")
+        table.add_row("FLOPs an image", f"{before.flops:,}", f"{after.flops:,}")
+    if before.seconds and after.seconds:
+        times = (before.seconds, after.seconds)
+        table.add_row(f"a pass of {report.images} images", *(f"{1e3 * s:.1f} ms" for s in times))
+        table.add_row("images/s", *(f"{report.images / s:.0f}" for s in times))
+    lines.append(table)
+    if report.places:
+        lines.append(
+            f"Outputs are chosen by their order; {', '.join(report.places)}, before that, differ "
+            f"by {report.scaled_error:.1e} of the largest number."
+        )
+    else:
+        lines.append(f"Outputs differ by {report.scaled_error:.1e} of the largest output.")
+    return Group(*lines, *report.notes)
 
 
 def summary(view: StiffnessView) -> RenderableType:

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.stiffness.given import name_samples
 from stiffnet.trajectory.norms import as_double, sample_norms
-
-_LISTED = 5  # how many sample numbers a message spells out
 
 
 def stiffness_index(
@@ -76,21 +75,6 @@ def index_from_norms(
     if not bool(torch.isfinite(index).all()) or not bool(torch.isfinite(state).all()):
         raise NonFiniteError(_why_not_finite(state, rate, what, first))
     return index
-
-
-def name_samples(bad: Tensor, first: int = 0) -> str:
-    """Say which samples a mask marks, the first few by number; the mask begins at `first`.
-
-    Example:
-        >>> name_samples(torch.tensor([False, True, False, True]))
-        'samples 1 and 3'
-    """
-    numbers = [str(first + number) for number in bad.nonzero().flatten().tolist()]
-    if len(numbers) == 1:
-        return f"sample {numbers[0]}"
-    shown = numbers[:_LISTED]
-    last = f"{len(numbers) - _LISTED} more" if len(numbers) > _LISTED else shown.pop()
-    return f"samples {', '.join(shown)} and {last}"
 
 
 def _why_not_finite(state: Tensor, rate: Tensor, what: str, first: int) -> str:

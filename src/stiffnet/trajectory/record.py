@@ -201,7 +201,7 @@ class _Recorder(ModuleStack):
                 f"In {site.module!r} a state has {value.ndim} axes, and had {site.dims} when the "
                 "steps were found. If the code squeezes a batch of one, give it larger batches."
             )
-        self._norms[site] = sample_norms(value, axis=site.axis, fold=site.fold)
+        self._norms[site] = sample_norms(value, axis=site.axis, fold=site.entries)
 
     def _assemble(self) -> Trajectory:
         assert self._steps is not None
