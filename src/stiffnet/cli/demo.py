@@ -48,10 +48,9 @@ def demo(
     from stiffnet.data.digits import digits
     from stiffnet.files import atomic_write_all
     from stiffnet.network.load import open_model
-    from stiffnet.report.findings import plain
-    from stiffnet.report.folded import saving
+    from stiffnet.report.forms import saving
     from stiffnet.report.page import page
-    from stiffnet.report.text import number
+    from stiffnet.report.text import number, plain
     from stiffnet.train.recipe_file import build_recipe
     from stiffnet.train.run import run
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from stiffnet.report.canvas import canvas
-from stiffnet.report.findings import at_thresholds
+from stiffnet.report.heat import colour_bar, grid, heat_layout
+from stiffnet.report.stiffness_findings import at_thresholds
 from stiffnet.report.text import count, finite, percent
 from stiffnet.report.theme import LIGHT, SCALE
 from stiffnet.results.view import StiffnessView
@@ -96,23 +96,13 @@ def _surface(
 ) -> go.Figure:
     x = [float(value) for value in view.m1]
     y = [float(value) for value in view.m2]
-    z = [[finite(value) for value in line] for line in surface.T]  # a row for each M₂
+    z = grid(surface.T)  # a row for each M₂
     text = [[percent(value) for value in line] for line in z]
     ticks = [top * k / 5 for k in range(6)]
-    layout = canvas(height=400)
-    end_1, end_2 = extent or _extent(view)
-    layout["margin"] = {"l": 8, "r": 8, "t": 14, "b": 8}
+    layout = heat_layout(400, x="M₁", y="M₂")
     layout["plot_bgcolor"] = LIGHT["scale0"]  # beyond a view's own grid both surfaces are zero
-    layout["xaxis"] |= {
-        "range": [0, end_1 or 1],
-        "title": {"text": "M₁", "standoff": 6},
-        "showgrid": False,
-    }
-    layout["yaxis"] |= {
-        "range": [0, end_2 or 1],
-        "title": {"text": "M₂", "standoff": 6},
-        "showgrid": False,
-    }
+    for axis, end in zip(("xaxis", "yaxis"), extent or _extent(view), strict=True):
+        layout[axis]["range"] = [0, end or 1]
     return go.Figure(
         go.Contour(
             x=x,
@@ -133,16 +123,7 @@ def _surface(
                 "labelformat": ".0%" if top >= 0.5 else ".1%",
             },
             line={"color": LIGHT["contour"], "width": 0.8},
-            colorbar={
-                "thickness": 10,
-                "len": 1,
-                "outlinewidth": 0,
-                "tickvals": ticks,
-                "ticktext": [f"{100 * tick:g} %" for tick in ticks],
-                "tickfont": {"size": 11, "color": LIGHT["muted"]},
-                "xpad": 6,
-                "ypad": 0,
-            },
+            colorbar=colour_bar(tickvals=ticks, ticktext=[f"{100 * tick:g} %" for tick in ticks]),
             hovertemplate="M₁ = %{x:.3~g}, M₂ = %{y:.3~g}<br><b>%{text}</b> "
             + what
             + "<extra></extra>",

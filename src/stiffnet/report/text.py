@@ -3,7 +3,8 @@
 import html
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 MISSING = "–"
@@ -11,6 +12,31 @@ REPLACEMENT = "\ufffd"
 
 _LONGEST = 4_000  # characters of one user string; a longer one is a mistake or an attack
 _JOINERS = "\u200c\u200d"  # format characters that ordinary words need
+
+
+@dataclass(frozen=True)
+class Strong:
+    """A piece of a sentence that carries its weight."""
+
+    text: str
+
+
+Sentence = tuple[str | Strong, ...]
+
+
+def plain(sentence: Sentence) -> str:
+    """Return a sentence without its emphasis."""
+    return "".join(piece.text if isinstance(piece, Strong) else piece for piece in sentence)
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a frame, or none where there is no frame."""
+    return [] if frame is None else frame.to_dict("records")
+
+
+def cleaned(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return facts without characters that act."""
+    return tuple((clean(key, longest=80), clean(value)) for key, value in facts.items())
 
 
 def clean(text: object, *, longest: int = _LONGEST) -> str:
@@ -155,6 +181,11 @@ def shape(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return " × ".join(clean(size, longest=20) for size in value)
     return clean(value, longest=60)
+
+
+def images(many: int) -> str:
+    """Write how many images, with the noun."""
+    return "1 image" if many == 1 else f"{count(many)} images"
 
 
 def listed(items: Sequence[str]) -> str:

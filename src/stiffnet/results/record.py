@@ -42,7 +42,7 @@ class Record:
 
     def __rich__(self) -> RenderableType:
         """Return what a terminal shows."""
-        from stiffnet.report.terminal import shown
+        from stiffnet.report.kinds import shown
 
         return shown(self)
 

@@ -10,13 +10,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from stiffnet.report.canvas import canvas
-from stiffnet.report.findings import all_counted, increment_differs, rows
-from stiffnet.report.surfaces import (
-    delta_figure as delta_figure,
-    proportion_figure as proportion_figure,
-)
-from stiffnet.report.text import finite, number, plot_text, shape
+from stiffnet.report.step_axis import marker_size, spread_band, step_layout
+from stiffnet.report.stiffness_findings import all_counted, increment_differs
+from stiffnet.report.text import finite, number, plot_text, rows, shape
 from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.view import Curve, StiffnessView
 
@@ -121,21 +117,9 @@ def _steps_layout(view: StiffnessView) -> dict[str, Any]:
                 "font": {"size": 12, "color": LIGHT["muted"]},
             }
         )
-    names = [plot_text(row["step"], longest=18) for row in steps]
-    layout = canvas(height=440)
-    layout["shapes"], layout["annotations"] = shapes, annotations
-    layout["meta"] = {"bands": bands}
-    layout["xaxis"] |= {
-        "range": [0.4, len(steps) + 0.6],
-        "tickmode": "array",
-        "tickvals": list(range(1, len(steps) + 1)),
-        "ticktext": names,
-        "tickangle": -55 if len(steps) > 1 else 0,
-        "showgrid": False,
-    }
-    layout["yaxis"] |= {"title": {"text": "NSI", "standoff": 8}, "rangemode": "tozero"}
-    layout["hovermode"] = "x"
-    return layout
+    layout = step_layout([row["step"] for row in steps], "NSI", height=440)
+    layout["margin"] |= {"t": 62}  # above the chart the stages are named
+    return layout | {"shapes": shapes, "annotations": annotations, "meta": {"bands": bands}}
 
 
 def _broken(view: StiffnessView, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -176,17 +160,13 @@ def _add_band(
     x, y = _outline(view, *quantiles)
     name = "middle half" if role == "half" else "90 % of images"
     figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            fill="toself",
-            mode="lines",
-            line={"width": 0, "color": LIGHT[f"series{order % SERIES}"]},
-            fillcolor=LIGHT[f"{role}{order % SERIES}"],
-            name=name if alone else f"{name}, {plot_text(view.title, longest=40)}",
+        spread_band(
+            x,
+            y,
+            name if alone else f"{name}, {plot_text(view.title, longest=40)}",
+            (f"series{order % SERIES}", f"{role}{order % SERIES}"),
             visible=True if alone or role == "half" else "legendonly",
             showlegend=alone or role == "most",
-            hoverinfo="skip",
         )
     )
 
@@ -205,7 +185,7 @@ def _add_medians(figure: go.Figure, view: StiffnessView, order: int, *, alone: b
             name="median" if alone else plot_text(view.title, longest=60),
             line={"color": colour, "width": 2, "dash": _DASHES[order // SERIES % len(_DASHES)]},
             marker={
-                "size": 7 if len(steps) <= 80 else 4.5,
+                "size": marker_size(steps),
                 "color": [colour if inside else LIGHT["paper"] for inside in counted],
                 "line": {"color": colour, "width": 1.5},
             },

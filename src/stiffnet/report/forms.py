@@ -1,14 +1,71 @@
-"""A network before and after folding: its forms side by side, in a table and in a sentence."""
+"""A network's forms side by side, as it was trained and folded: a section, a table, a sentence."""
 
-from stiffnet.report.findings import Sentence, Strong
-from stiffnet.report.tables import Cell, Column, Row, Table
-from stiffnet.report.text import MISSING, clean, count, finite, fixed, number, percent
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table as Lines
+from rich.text import Text
+
+from stiffnet.report.blocks import Cell, Column, Part, Row, Section, Table, Words
+from stiffnet.report.terminal import spoken
+from stiffnet.report.text import (
+    MISSING,
+    Sentence,
+    Strong,
+    clean,
+    count,
+    finite,
+    fixed,
+    images,
+    number,
+    percent,
+)
 from stiffnet.results.fold import Form, Forms
 
 
-def forms_table(view: Forms) -> Table:
+def parts(given: Sequence[tuple[Forms, str]]) -> list[Part]:
+    """Return what the forms of networks put on a page."""
+    numbers = [""] if len(given) == 1 else [f"-{i}" for i in range(len(given))]
+    return [
+        Part("", (_section(forms, end),)) for (forms, _), end in zip(given, numbers, strict=True)
+    ]
+
+
+def _section(forms: Forms, end: str) -> Section:
+    return Section(
+        f"folded{end}",
+        "Folded: the same network, and less of it",
+        "Folded",
+        (
+            Words(
+                "Constant attention is multiplied into the weights, and the plain backbone is "
+                "left. Fused, so is every norm, into the layer before it."
+            ),
+            Words(saving(forms), "verdict"),
+            forms_table(forms),
+            Words(
+                f"Each form was run on {images(forms.tested)} for its accuracy. Images/s: median "
+                f"of {count(forms.passes)} passes of {images(forms.batch)}, the forms in turns. "
+                "Scaled error: largest difference from the outputs as trained, over the largest of "
+                "them.",
+                "note",
+            ),
+        ),
+    )
+
+
+def terminal(forms: Forms) -> RenderableType:
+    """Return what a terminal shows of the forms."""
+    table = forms_table(forms)
+    lines = Lines(*(column.heading for column in table.columns))
+    for row in table.rows:
+        lines.add_row(*(Text(cell.text) for cell in row.cells))
+    return Group(lines, spoken(saving(forms)))
+
+
+def forms_table(shown: Forms) -> Table:
     """Return one row a quantity, and one column a form."""
-    forms = view.forms
+    forms = shown.forms
     rows = (
         ("Accuracy", [_accuracy(form.accuracy) for form in forms]),
         ("Parameters", [count(form.parameters) for form in forms]),
@@ -17,22 +74,24 @@ def forms_table(view: Forms) -> Table:
         ("Scaled error", [_error(form.scaled_error) for form in forms]),
     )
     return Table(
+        "forms",
         "The network in its forms",
         (Column("", numeric=False), *(Column(clean(form.name, longest=40)) for form in forms)),
         tuple(Row((Cell(name), *map(Cell, texts))) for name, texts in rows),
+        sheet=True,
     )
 
 
-def saving(view: Forms) -> Sentence:
+def saving(shown: Forms) -> Sentence:
     """Say what the second form saves of the first, what it leaves alone, and how fast others are.
 
-    >>> from stiffnet.report.findings import plain
+    >>> from stiffnet.report.text import plain
     >>> forms = Form("trained", 0.9, 1000, 5, 10.0), Form("folded", 0.9, 950, 5, 12.0, 3e-7)
     >>> plain(saving(Forms(forms, 20, 8, 5)))
     'Folded, it has 50 parameters fewer (5.0 %), takes 1.20 times as many images a second and \
 is as accurate; outputs differ by 3e-07 of the largest.'
     """
-    first, second, *others = view.forms
+    first, second, *others = shown.forms
     fewer = first.parameters - second.parameters
     share = percent(fewer / first.parameters) if first.parameters else MISSING
     sentence: list[str | Strong] = [

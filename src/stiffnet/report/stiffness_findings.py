@@ -2,12 +2,23 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stiffnet.report.text import clean, count, finite, listed, number, percent, with_error
+from stiffnet.report.text import (
+    Sentence,
+    Strong,
+    clean,
+    count,
+    finite,
+    images,
+    listed,
+    number,
+    percent,
+    rows,
+    with_error,
+)
 from stiffnet.results.ranking import stiffest
 from stiffnet.results.view import StiffnessView
 
@@ -16,26 +27,6 @@ RELATED = 0.3  # a weaker rank correlation than this is not put into words
 ALPHA = 0.05  # nor is one that chance alone would give more often than this, over all steps
 APART = 1.96  # standard errors of a difference from which two totals are called different
 _NAMED = 3  # steps named in a sentence
-
-
-@dataclass(frozen=True)
-class Strong:
-    """A piece of a sentence that carries its weight."""
-
-    text: str
-
-
-Sentence = tuple[str | Strong, ...]
-
-
-def plain(sentence: Sentence) -> str:
-    """Return a sentence without its emphasis."""
-    return "".join(piece.text if isinstance(piece, Strong) else piece for piece in sentence)
-
-
-def rows(frame: Any) -> list[dict[str, Any]]:
-    """Return the rows of a frame, or none where there is no frame."""
-    return [] if frame is None else frame.to_dict("records")
 
 
 def stiffest_steps(view: StiffnessView, most: int = _NAMED) -> list[dict[str, Any]]:
@@ -180,11 +171,6 @@ def _increments(first: StiffnessView, other: StiffnessView) -> str:
 
 def _quoted(view: StiffnessView) -> str:
     return f"in “{clean(view.title, longest=80)}”"
-
-
-def images(many: int) -> str:
-    """Write how many images, with the noun."""
-    return "1 image" if many == 1 else f"{count(many)} images"
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -1,37 +1,36 @@
-"""What attention values say, in sentences: computed from a view, for the page and the terminal."""
+"""What attention values say, in sentences: computed from a report, for page and terminal."""
 
 from typing import Any
 
 import numpy as np
 
-from stiffnet.report.findings import Sentence, Strong, rows
-from stiffnet.report.stripe_view import StripeView
-from stiffnet.report.text import clean, count, finite, number, percent
+from stiffnet.report.text import Sentence, Strong, clean, count, finite, number, percent, rows
+from stiffnet.results.stripes import StripeReport
 
 STRIPED = 0.9  # a score from which a picture looks striped to the eye
 SETTLED = 0.01  # a mean difference between epochs below which values have settled
 
 
-def known_rows(view: StripeView) -> list[dict[str, Any]]:
+def known_rows(report: StripeReport) -> list[dict[str, Any]]:
     """Return the rows of modules that have a score."""
-    return [row for row in rows(view.rows) if finite(row["score"]) is not None]
+    return [row for row in rows(report.to_frame()) if finite(row["score"]) is not None]
 
 
-def mean_cost(view: StripeView) -> float | None:
+def mean_cost(report: StripeReport) -> float | None:
     """Return the cost of all modules together, as a root mean square."""
-    costs = [row["cost"] for row in known_rows(view) if finite(row["cost"]) is not None]
+    costs = [row["cost"] for row in known_rows(report) if finite(row["cost"]) is not None]
     return float(np.sqrt(np.mean(np.square(costs)))) if costs else None
 
 
-def dearest(view: StripeView) -> dict[str, Any] | None:
+def dearest(report: StripeReport) -> dict[str, Any] | None:
     """Return the row of the module whose constant form costs most."""
-    known = [row for row in known_rows(view) if finite(row["cost"]) is not None]
+    known = [row for row in known_rows(report) if finite(row["cost"]) is not None]
     return max(known, key=lambda row: row["cost"], default=None)
 
 
-def headline(view: StripeView) -> Sentence:
+def headline(report: StripeReport) -> Sentence:
     """Say how constant attention is, in one sentence."""
-    known = known_rows(view)
+    known = known_rows(report)
     if not known:
         return (
             "No module let anything through, so ",
@@ -44,15 +43,15 @@ def headline(view: StripeView) -> Sentence:
         " modules give stripes: ",
         f"at least {percent(STRIPED)} of the variance of their values lies between channels, and "
         "not between images. Constant values would change what a module lets through by ",
-        Strong(percent(mean_cost(view))),
-        f" (root mean square over modules, {count(view.samples)} images).",
+        Strong(percent(mean_cost(report))),
+        f" (root mean square over modules, {count(report.samples)} images).",
     )
 
 
-def findings(view: StripeView) -> list[Sentence]:
+def findings(report: StripeReport) -> list[Sentence]:
     """Say what stands out."""
     found: list[Sentence] = []
-    worst = dearest(view)
+    worst = dearest(report)
     if worst is not None:
         found.append(
             (
@@ -62,7 +61,7 @@ def findings(view: StripeView) -> list[Sentence]:
                 f"is {number(worst['score'])}.",
             )
         )
-    known = known_rows(view)
+    known = known_rows(report)
     calmer = [
         row["value_std_mean"] / row["input_std_mean"]
         for row in known
@@ -76,7 +75,7 @@ def findings(view: StripeView) -> list[Sentence]:
                 " as far as the inputs of the module do (median over modules).",
             )
         )
-    silent = sum(int(row["silent"]) for row in rows(view.rows))
+    silent = sum(int(row["silent"]) for row in rows(report.to_frame()))
     if silent:
         found.append(
             (
@@ -84,7 +83,7 @@ def findings(view: StripeView) -> list[Sentence]:
                 "no value; they are left out.",
             )
         )
-    spatial = sum(bool(row["spatial"]) for row in rows(view.rows))
+    spatial = sum(bool(row["spatial"]) for row in rows(report.to_frame()))
     if spatial:
         found.append(
             (
@@ -92,15 +91,15 @@ def findings(view: StripeView) -> list[Sentence]:
                 "single number, and what that misses is part of the cost.",
             )
         )
-    return [*found, *_drift(view), *_growth(view)]
+    return [*found, *_drift(report), *_growth(report)]
 
 
-def _drift(view: StripeView) -> list[Sentence]:
-    if view.drift is None:
+def _drift(report: StripeReport) -> list[Sentence]:
+    if report.drift is None:
         return []
-    means = view.drift.means()[:, -1]
+    means = report.drift.means()[:, -1]
     settled = int((means < SETTLED).sum())
-    first, last = view.drift.epochs[-1]
+    first, last = report.drift.epochs[-1]
     return [
         (
             f"Between epochs {count(first)} and {count(last)} the values of ",
@@ -110,11 +109,11 @@ def _drift(view: StripeView) -> list[Sentence]:
     ]
 
 
-def _growth(view: StripeView) -> list[Sentence]:
-    if view.growth is None:
+def _growth(report: StripeReport) -> list[Sentence]:
+    if report.growth is None:
         return []
-    end = rows(view.growth.to_frame())[-1]
-    broken = bool((view.growth.nearest > 1).any())
+    end = rows(report.growth.to_frame())[-1]
+    broken = bool((report.growth.nearest > 1).any())
     verdict = "the bound was broken" if broken else "the bound held for every image"
     return [
         (

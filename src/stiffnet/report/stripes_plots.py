@@ -1,4 +1,4 @@
-"""The figures on attention values, as functions of views; plotly draws them in a notebook too."""
+"""The figures on attention values; plotly draws them in a notebook too."""
 
 import math
 from collections.abc import Sequence
@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from stiffnet.report.canvas import canvas
-from stiffnet.report.findings import rows
-from stiffnet.report.stripe_view import Floats, ModuleView, StripeView
-from stiffnet.report.text import finite, number, percent, plot_text
+from stiffnet.report.heat import colour_bar, grid, heat_layout
+from stiffnet.report.step_axis import marker_size, spread_band, step_layout
+from stiffnet.report.text import finite, number, percent, plot_text, rows
 from stiffnet.report.theme import LIGHT, SCALE
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
+from stiffnet.results.stripes import Floats, StripeReport
 
 CHANNELS = 64  # in one picture; of more, as many evenly spread ones
 
 
-def score_figure(view: StripeView) -> go.Figure:
+def score_figure(report: StripeReport) -> go.Figure:
     """Score and cost of every module, in the order in which they run."""
-    records = rows(view.rows)
+    records = rows(report.to_frame())
     names = [plot_text(row["step"]) for row in records]
-    figure = go.Figure(layout=_modules_layout([row["step"] for row in records], "share of one"))
+    figure = go.Figure(layout=step_layout([row["step"] for row in records], "share of one"))
     x = list(range(1, len(records) + 1))
     for key, name, series, symbol in (
         ("score", "score: how striped", 0, "circle"),
@@ -36,7 +36,7 @@ def score_figure(view: StripeView) -> go.Figure:
                 mode="lines+markers",
                 name=name,
                 line={"color": LIGHT[f"series{series}"], "width": 2},
-                marker={"size": 7 if len(records) <= 80 else 4.5, "symbol": symbol},
+                marker={"size": marker_size(records), "symbol": symbol},
                 customdata=[[n, percent(v)] for n, v in zip(names, y, strict=True)],
                 hovertemplate="<b>%{customdata[0]}</b><br>"
                 + f"{key} %{{customdata[1]}}<extra></extra>",
@@ -45,28 +45,34 @@ def score_figure(view: StripeView) -> go.Figure:
     return figure
 
 
-def spread_figure(view: StripeView) -> go.Figure:
+def spread_figure(report: StripeReport) -> go.Figure:
     """Standard deviation over images of values and of inputs: median and 90 % of the channels."""
-    steps = [module.step for module in view.modules]
-    figure = go.Figure(layout=_modules_layout(steps, "standard deviation over images"))
+    steps = [module.step for module in report.modules]
+    figure = go.Figure(layout=step_layout(steps, "standard deviation over images"))
     for name, series, arrays in (
-        ("input of the module", 1, [module.input_std for module in view.modules]),
-        ("attention value", 0, [module.value_std for module in view.modules]),
+        ("input of the module", 1, [module.input_std for module in report.modules]),
+        ("attention value", 0, [module.value_std for module in report.modules]),
     ):
         _add_spread(figure, steps, name, series, arrays)
-    largest = [finite(np.max(_known(module.value_std), initial=0)) for module in view.modules]
+    largest = [finite(np.max(_known(module.value_std), initial=0)) for module in report.modules]
     figure.update_yaxes(type="log" if all(largest) else "linear")
     return figure
 
 
-def values_figure(view: StripeView, module: ModuleView) -> go.Figure:
-    """Attention values of a few images, by channel: stripes where they do not differ by image."""
-    return _picture(view, module.values, "value")
-
-
-def inputs_figure(view: StripeView, module: ModuleView) -> go.Figure:
-    """What the module was given for the same images and channels."""
-    return _picture(view, module.inputs, "input")
+def picture(images: Sequence[int], values: Floats, what: str) -> go.Figure:
+    """Values of a few images, by channel: stripes where they do not differ by image."""
+    chosen = chosen_channels(values.shape[1])
+    layout = heat_layout(340, x="channel", y="image", type="category", nticks=14)
+    layout["yaxis"] |= {"autorange": "reversed"}
+    return go.Figure(
+        _heat(
+            [str(channel) for channel in chosen],
+            [str(image) for image in images],
+            values[:, chosen],
+            f"image %{{y}}, channel %{{x}}<br>{what} <b>%{{z:.4~g}}</b><extra></extra>",
+        ),
+        layout=layout,
+    )
 
 
 def drift_figure(drift: Drift) -> go.Figure:
@@ -96,7 +102,7 @@ def module_drift_figure(drift: Drift, step: str) -> go.Figure:
 
 def growth_figure(growth: Growth) -> go.Figure:
     """Growth of a perturbation through the steps, and both bounds on it."""
-    figure = go.Figure(layout=_modules_layout(growth.steps, "growth of the perturbation"))
+    figure = go.Figure(layout=step_layout(growth.steps, "growth of the perturbation"))
     names = [plot_text(step) for step in growth.steps]
     x = list(range(1, len(growth.steps) + 1))
     frame = growth.to_frame()
@@ -143,23 +149,6 @@ def chosen_channels(channels: int) -> list[int]:
     return [i * channels // shown for i in range(shown)]
 
 
-def _modules_layout(steps: Sequence[str], title: str) -> dict[str, Any]:
-    layout = canvas(height=420)
-    layout["meta"] = {"bands": []}  # the page thins the names out where there is little room
-    layout["margin"] |= {"t": 48}
-    layout["xaxis"] |= {
-        "range": [0.4, len(steps) + 0.6],
-        "tickmode": "array",
-        "tickvals": list(range(1, len(steps) + 1)),
-        "ticktext": [plot_text(step, longest=18) for step in steps],
-        "tickangle": -55 if len(steps) > 1 else 0,
-        "showgrid": False,
-    }
-    layout["yaxis"] |= {"title": {"text": title, "standoff": 8}, "rangemode": "tozero"}
-    layout["hovermode"] = "x"
-    return layout
-
-
 def _add_spread(
     figure: go.Figure, steps: Sequence[str], name: str, series: int, arrays: Sequence[Floats]
 ) -> None:
@@ -168,17 +157,12 @@ def _add_spread(
     known = [i for i, span in enumerate(spans) if span is not None]
     outline = [spans[i] for i in known]
     figure.add_trace(
-        go.Scatter(
-            x=[i + 1 for i in known] + [i + 1 for i in reversed(known)],
-            y=[span[0] for span in outline if span]
-            + [span[2] for span in reversed(outline) if span],
-            fill="toself",
-            mode="lines",
-            line={"width": 0, "color": LIGHT[f"series{series}"]},
-            fillcolor=LIGHT[f"most{series}"],
-            name=f"90 % of channels, {name}",
+        spread_band(
+            [i + 1 for i in known] + [i + 1 for i in reversed(known)],
+            [span[0] for span in outline if span] + [span[2] for span in reversed(outline) if span],
+            f"90 % of channels, {name}",
+            (f"series{series}", f"most{series}"),
             showlegend=False,
-            hoverinfo="skip",
         )
     )
     figure.add_trace(
@@ -188,7 +172,7 @@ def _add_spread(
             mode="lines+markers",
             name=name,
             line={"color": LIGHT[f"series{series}"], "width": 2},
-            marker={"size": 6 if len(steps) <= 80 else 4},
+            marker={"size": marker_size(steps, few=6, many=4)},
             customdata=[
                 [plot_text(step), *(number(q) for q in span or (None,) * 3)]
                 for step, span in zip(steps, spans, strict=True)
@@ -212,23 +196,8 @@ def _known(values: Floats) -> Floats:
     return known
 
 
-def _picture(view: StripeView, values: Floats, what: str) -> go.Figure:
-    chosen = chosen_channels(values.shape[1])
-    layout = _square(height=340, x="channel", y="image")
-    layout["yaxis"] |= {"autorange": "reversed"}
-    return go.Figure(
-        _heat(
-            [str(channel) for channel in chosen],
-            [str(image) for image in view.number],
-            values[:, chosen],
-            f"image %{{y}}, channel %{{x}}<br>{what} <b>%{{z:.4~g}}</b><extra></extra>",
-        ),
-        layout=layout,
-    )
-
-
 def _change(drift: Drift, values: Floats, names: list[str], what: str) -> go.Figure:
-    layout = _square(height=340, x="into epoch", y=what)
+    layout = heat_layout(340, x="into epoch", y=what, type="category", nticks=14)
     layout["yaxis"] |= {"type": "linear", "autorange": "reversed"}
     heat = _heat(
         [str(later) for _, later in drift.epochs],
@@ -240,32 +209,7 @@ def _change(drift: Drift, values: Floats, names: list[str], what: str) -> go.Fig
     return go.Figure(heat, layout=layout)
 
 
-def _square(*, height: int, x: str, y: str) -> dict[str, Any]:
-    layout = canvas(height=height)
-    layout["margin"] = {"l": 8, "r": 8, "t": 14, "b": 8}
-    for axis, title in (("xaxis", x), ("yaxis", y)):
-        layout[axis] |= {
-            "type": "category",
-            "title": {"text": title, "standoff": 6},
-            "showgrid": False,
-            "nticks": 14,
-        }
-    return layout
-
-
 def _heat(x: list[str], y: list[Any], z: Floats, hover: str) -> go.Heatmap:
     return go.Heatmap(
-        x=x,
-        y=y,
-        z=[[finite(value) for value in line] for line in z],
-        colorscale=SCALE,
-        colorbar={
-            "thickness": 10,
-            "len": 1,
-            "outlinewidth": 0,
-            "tickfont": {"size": 11, "color": LIGHT["muted"]},
-            "xpad": 6,
-            "ypad": 0,
-        },
-        hovertemplate=hover,
+        x=x, y=y, z=grid(z), colorscale=SCALE, colorbar=colour_bar(), hovertemplate=hover
     )
