@@ -70,6 +70,33 @@ def test_nothing_can_be_sent_anywhere(short_plotly):
     }
 
 
+def test_reports_are_read_and_drawn_without_torch(tmp_path):
+    earlier = Path(__file__).parents[1] / "earlier"
+    code = f"""
+import sys
+from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.results.stripes import StripeReport
+from stiffnet.report.page import page
+from rich.console import Console
+read = [StiffnessReport.load({str(earlier / "measured/report.json")!r}),
+        StripeReport.load({str(earlier / "striped/stripes.json")!r})]
+assert len(page(read)) > 100_000
+for each in read:
+    Console(quiet=True).print(each)
+    again = type(each).load(each.save("again.json"))
+    assert again.to_json() == each.to_json()
+print([m for m in ("torch", "timm", "torchvision") if m in sys.modules])
+"""
+    source = str(Path(stiffnet.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
 @pytest.mark.parametrize("room", ["report", "results"])
 def test_the_room_loads_neither_torch_nor_a_model(room):
     source = Path(stiffnet.__file__).parents[1]

@@ -160,8 +160,11 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Forms:
+class Forms(Record):
     """The forms of one network side by side: as it was trained, then the others."""
+
+    KIND = "comparison of forms"
+    AGAIN = "Compare again"
 
     forms: tuple[Form, ...]
     tested: int
@@ -177,3 +180,13 @@ class Forms:
     def to_frame(self) -> pd.DataFrame:
         """One row a form."""
         return pd.DataFrame([asdict(form) for form in self.forms])
+
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Forms":
+        """Make one of what `to_row` gave."""
+        forms = tuple(Form(**form) for form in row["forms"])
+        return cls(forms, row["tested"], row["batch"], row["passes"])

@@ -1,10 +1,10 @@
 """Which steps are the stiffest."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
-def stiffest(nsi_mean: Sequence[float], counted: Sequence[bool]) -> list[int]:
+def stiffest(nsi_mean: Sequence[float], counted: Iterable[bool]) -> list[int]:
     """Return the positions of the counted steps, the largest mean NSI first.
 
     Of equal ones the earlier step comes first; one without a number is left out.

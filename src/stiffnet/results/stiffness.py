@@ -210,7 +210,7 @@ class StiffnessReport(Record):
     def stiffest_steps(self, count: int = 3) -> pd.DataFrame:
         """The counted steps of the largest mean NSI, largest first."""
         frame = self.to_frame()
-        return frame.iloc[stiffest(frame["nsi_mean"], frame["counted"])[:count]]
+        return frame.iloc[stiffest(self.summary.nsi_mean.tolist(), frame["counted"])[:count]]
 
     def calmest_steps(self, count: int = 3) -> pd.DataFrame:
         """The counted steps that move the state least, by their mean increment."""

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from stiffnet.stiffness.given import Floats
+from stiffnet.stiffness.total import proportion
 
 if TYPE_CHECKING:
     from stiffnet.results.stiffness import StiffnessReport
@@ -94,12 +95,16 @@ def view_of(report: "StiffnessReport") -> StiffnessView:
         m1=m1,
         m2=m2,
         delta=report.delta(m1, m2).value if countable else empty,
-        proportion=report.proportion(m1, m2).value if countable else empty,
+        proportion=_proportion(report, m1, m2) if countable else empty,
         stiffest=_curves(report, -1) if curves else (),
         calmest=_curves(report, 1) if curves else (),
         labels=labels,
         relations=report.relate() if kept.loss is not None and len(kept) else None,
     )
+
+
+def _proportion(report: "StiffnessReport", m1: Floats, m2: Floats) -> Floats:
+    return proportion(*report.countable(), m1, m2, errors=False).value
 
 
 def _grid(report: "StiffnessReport") -> tuple[Floats, Floats]:

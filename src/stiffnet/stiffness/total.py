@@ -136,21 +136,25 @@ def delta(nsi: "Tensor | ArrayLike", stages: Stages, m1: ArrayLike, m2: ArrayLik
     samples = _some(values)
     ratios, peaks = _stage_peaks(values, columns)
     # How many (sorted) thresholds each rectangle covers: from here on corners are integers.
-    rows = np.searchsorted(np.sort(excess.ravel()), ratios, side="right")
-    cols = np.searchsorted(np.sort(level.ravel()), peaks, side="right")
+    rows, cols = _covered(ratios, excess), _covered(peaks, level)
     order = np.argsort(-rows, axis=1, kind="stable")
     rows = np.take_along_axis(rows, order, axis=1)
     cols = np.maximum.accumulate(np.take_along_axis(cols, order, axis=1), axis=1)
     # Neighbours on the staircase overlap in (next row, this column): count each corner once.
-    shape = (excess.size + 1, level.size + 1)
-    corners = _histogram(rows, cols, shape) - _histogram(rows[:, 1:], cols[:, :-1], shape)
-    covered = corners[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1][1:, 1:]
-    share = covered[_rank(excess)][:, _rank(level)].reshape(excess.shape + level.shape) / samples
+    corners = _counts(rows, cols, excess, level)
+    share = (corners - _counts(rows[:, 1:], cols[:, :-1], excess, level)) / samples
     error = np.sqrt(share * (1 - share) / (samples - 1)) if samples > 1 else None
     return Estimate(share, error)
 
 
-def proportion(nsi: "Tensor | ArrayLike", stages: Stages, m1: ArrayLike, m2: ArrayLike) -> Estimate:
+def proportion(
+    nsi: "Tensor | ArrayLike",
+    stages: Stages,
+    m1: ArrayLike,
+    m2: ArrayLike,
+    *,
+    errors: bool = True,
+) -> Estimate:
     r"""Stiffness proportion: the share of steps that are stiff, averaged over samples.
 
     $$\hat p(M_1, M_2) = \frac{1}{L}\, \mathbb{E}\, \#\{t :
@@ -163,6 +167,7 @@ def proportion(nsi: "Tensor | ArrayLike", stages: Stages, m1: ArrayLike, m2: Arr
         stages: The stage of each step.
         m1: Excesses over the stage mean, a number or a list of them, none negative.
         m2: Absolute thresholds, likewise.
+        errors: Also give standard errors, which take most of the time on a fine grid.
 
     Returns:
         The estimate on the grid: (len(m1), len(m2)), a plain number dropping its axis.
@@ -180,8 +185,11 @@ def proportion(nsi: "Tensor | ArrayLike", stages: Stages, m1: ArrayLike, m2: Arr
     samples = _some(values)
     steps = values.shape[1]
     ratios = _ratios(values, columns)
-    total = np.zeros((excess.size, level.size))
-    squares = np.zeros_like(total)
+    total = _counts(_covered(ratios, excess), _covered(values, level), excess, level)
+    value = total / (samples * steps)
+    if samples == 1 or not errors:
+        return Estimate(value, None)
+    squares = np.zeros((excess.size, level.size))
     piece = max(1, _CELLS // (steps * max(excess.size, level.size, 1)))
     for start in range(0, samples, piece):
         part = slice(start, start + piece)
@@ -189,16 +197,11 @@ def proportion(nsi: "Tensor | ArrayLike", stages: Stages, m1: ArrayLike, m2: Arr
         # every count below 2**24, so it is exact.
         above = (ratios[part, None, :] >= excess.reshape(-1, 1)).astype(np.float32)
         high = (values[part, :, None] >= level.reshape(1, -1)).astype(np.float32)
-        counts = (above @ high).astype(np.float64)
-        total += counts.sum(axis=0)
-        squares += np.square(counts).sum(axis=0)
-    shape = excess.shape + level.shape
-    value = (total / (samples * steps)).reshape(shape)
-    if samples == 1:
-        return Estimate(value, None)
+        squares += np.square((above @ high).astype(np.float64)).sum(axis=0)
     # Whole numbers below 2**53, so the difference cannot come out as noise below zero by much.
-    variance = np.clip(squares - total * total / samples, 0, None) / (samples - 1)
-    return Estimate(value, (np.sqrt(variance / samples) / steps).reshape(shape))
+    spread = squares.reshape(total.shape) - total.astype(np.float64) ** 2 / samples
+    variance = np.clip(spread, 0, None) / (samples - 1)
+    return Estimate(value, np.sqrt(variance / samples) / steps)
 
 
 def check_indices(values: Floats, *, what: str = "nsi") -> None:
@@ -321,11 +324,23 @@ def _thresholds(m1: ArrayLike, m2: ArrayLike) -> tuple[Floats, Floats]:
     return 1.0 + grids[0], grids[1]
 
 
-def _rank(grid: Floats) -> NDArray[np.intp]:
-    """Where each entry stands once the grid is sorted."""
-    return np.argsort(np.argsort(grid.ravel(), kind="stable"), kind="stable")
+def _covered(values: Floats, grid: Floats) -> NDArray[np.intp]:
+    """How many thresholds of a grid each value reaches."""
+    return np.searchsorted(np.sort(grid.ravel()), values, side="right")
 
 
-def _histogram(rows: NDArray[Any], cols: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+def _counts(
+    rows: NDArray[np.intp], cols: NDArray[np.intp], excess: Floats, level: Floats
+) -> NDArray[np.int64]:
+    """Count, at each pair of thresholds, the points that reach both; each says how many of either.
+
+    In the order of the given thresholds, a plain number dropping its axis.
+    """
+    shape = (excess.size + 1, level.size + 1)
     flat = np.bincount((rows * shape[1] + cols).ravel(), minlength=shape[0] * shape[1])
-    return flat.reshape(shape)
+    reached = flat.reshape(shape)[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1][1:, 1:]
+    # Where each threshold stands once they are sorted.
+    places = (
+        np.argsort(np.argsort(g.ravel(), kind="stable"), kind="stable") for g in (excess, level)
+    )
+    return reached[np.ix_(*places)].reshape(excess.shape + level.shape)
