@@ -1,13 +1,12 @@
 """What a page is made of: small records that one template renders, whatever the result was."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import plotly.graph_objects as go
-from markupsafe import Markup
 
-from stiffnet.report.text import Sentence
+from stiffnet.report.text import Sentence, clean
 
 Text = str | Sentence
 """Plain text, a sentence with emphasis, or markup of our own; all but the last is escaped."""
@@ -15,31 +14,25 @@ Text = str | Sentence
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a page."""
-
-    part: ClassVar[str]
-    """What the template calls it."""
+    """A piece of a page. Those that have `blocks` hold others."""
 
     @property
-    def inside(self) -> tuple["Block", ...]:
-        """The blocks that it holds."""
-        return ()
+    def part(self) -> str:
+        """What the template calls it."""
+        return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
 class Title(Block):
     """A heading inside a section."""
 
-    part = "title"
     text: str
-    look: str = ""
 
 
 @dataclass(frozen=True)
 class Words(Block):
     """A paragraph."""
 
-    part = "words"
     text: Text
     look: str = ""
 
@@ -48,34 +41,26 @@ class Words(Block):
 class Tiles(Block):
     """A few numbers: the name, the value, and what it is made of."""
 
-    part = "tiles"
-    items: tuple[tuple[str, str, str], ...]
+    items: Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
 class Findings(Block):
     """What the numbers say, in sentences."""
 
-    part = "findings"
-    sentences: tuple[Sentence, ...]
+    sentences: Sequence[Sentence]
 
 
 @dataclass(frozen=True)
 class Plot(Block):
     """A figure with its data; `switch` lets the reader choose a logarithmic axis."""
 
-    part = "plot"
     place: str
     figure: go.Figure
     label: str
     title: str = ""
     note: str = ""
     switch: bool = False
-
-    @property
-    def logarithmic(self) -> bool:
-        """Whether its axis is so at first."""
-        return bool(self.figure.layout.yaxis.type == "log")
 
 
 @dataclass(frozen=True)
@@ -100,117 +85,102 @@ class Cell:
 class Row:
     """Cells from left to right; a quiet row is one that does not count, a marked one stands out."""
 
-    cells: tuple[Cell, ...]
+    cells: Sequence[Cell]
     quiet: bool = False
     marked: bool = False
 
 
 @dataclass(frozen=True)
 class Table(Block):
-    """A table that sorts; a `sheet` is a small one that is always open and stays as it is."""
+    """A table that sorts, in a drawer; a `sheet` is a small one that is open and stays as it is."""
 
-    part = "table"
     name: str
     caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
     note: str = ""
     opened: bool = False
     sheet: bool = False
 
 
 @dataclass(frozen=True)
-class Definitions(Block):
-    """Words and what they mean, in markup of our own."""
+class Reading(Block):
+    """What the words of a page mean, from templates of these names."""
 
-    part = "definitions"
-    items: tuple[tuple[str, Markup], ...]
+    names: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Facts(Block):
     """Where numbers come from."""
 
-    part = "facts"
-    items: tuple[tuple[str, str], ...]
+    items: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Box(Block):
     """Blocks that belong together, by the look that the style sheet has for them."""
 
-    part = "box"
     look: str
-    blocks: tuple[Block, ...]
-
-    @property
-    def inside(self) -> tuple[Block, ...]:
-        """The blocks in it."""
-        return self.blocks
+    blocks: Sequence[Block]
 
 
 @dataclass(frozen=True)
 class Gallery(Block):
-    """Named boxes of which one is shown at a time: turned by buttons, or chosen if they are few."""
+    """Titled boxes of which one is shown at a time: turned by buttons, or `panels` to choose."""
 
-    part = "gallery"
     name: str
     label: str
-    items: tuple[tuple[str, tuple[Block, ...]], ...]
+    items: Sequence[tuple[str, Sequence[Block]]]
     panels: bool = False
 
     @property
-    def inside(self) -> tuple[Block, ...]:
+    def blocks(self) -> Sequence[Block]:
         """The blocks of all boxes."""
-        return tuple(block for _, blocks in self.items for block in blocks)
+        return [block for _, blocks in self.items for block in blocks]
 
 
 @dataclass(frozen=True)
 class Section(Block):
     """A part of a page with a heading of its own; `link` is what the top of the page calls it."""
 
-    part = "section"
     name: str
     heading: str
     link: str
-    blocks: tuple[Block, ...]
-
-    @property
-    def inside(self) -> tuple[Block, ...]:
-        """The blocks in it."""
-        return self.blocks
-
-
-@dataclass(frozen=True)
-class Article:
-    """What is said of one result right below the heading of a page."""
-
-    title: str
-    blocks: tuple[Block, ...]
+    text: Text
+    blocks: Sequence[Block]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a result, or several of one kind, put on a page.
-
-    A page gathers the parts of all its results: first the articles, then the sections, then the
-    tables, the definitions and the facts of everything.
-    """
+    """What a result, or several of one kind, put on a page, which gathers the parts of all."""
 
     kind: str
     """What such a page is called."""
-    sections: tuple[Section, ...]
-    lead: tuple[Block, ...] = ()
+    sections: Sequence[Section]
+    lead: Sequence[Block] = ()
     """What compares them, above the articles."""
-    articles: tuple[Article, ...] = ()
-    tables: tuple[tuple[str, tuple[Block, ...]], ...] = ()
-    """A title and its tables, for each result."""
-    definitions: tuple[tuple[str, Markup], ...] = ()
-    facts: tuple[tuple[str, Facts], ...] = ()
+    articles: Sequence[tuple[str, Sequence[Block]]] = ()
+    """A title and what is said right below the heading of the page, for each result."""
+    tables: Sequence[tuple[str, Sequence[Block]]] = ()
+    reading: Sequence[str] = ()
+    facts: Sequence[tuple[str, Facts]] = ()
 
 
-def all_blocks(blocks: tuple[Block, ...]) -> Iterator[Block]:
+def one_by_one(
+    given: Iterable[tuple[Any, str]], draw: Callable[[Any, str, str], Part]
+) -> list[Part]:
+    """Return a part for each result; its places end in a number where there are several."""
+    every = list(given)
+    ends = [f"-{i}" for i in range(len(every))] if len(every) > 1 else [""]
+    return [
+        draw(result, clean(title or result.title, longest=200), end)
+        for (result, title), end in zip(every, ends, strict=True)
+    ]
+
+
+def all_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield blocks and everything in them, in the order of the page."""
     for block in blocks:
         yield block
-        yield from all_blocks(block.inside)
+        yield from all_blocks(getattr(block, "blocks", ()))

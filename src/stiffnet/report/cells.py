@@ -1,10 +1,11 @@
-"""Tables from rows of numbers: each column says its heading and how it writes its cell."""
+"""Tables from rows of numbers: each column says its heading and how it writes its cells."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from stiffnet.report.blocks import Cell, Column, Row, Table
-from stiffnet.report.text import clean, count, finite, fixed, number, percent, shape
+from stiffnet.report.text import clean, count, finite, fixed, number
 
 Record = dict[str, Any]
 Field = tuple[Column, Callable[[Record], Cell]]
@@ -16,79 +17,69 @@ def table(
     records: Iterable[Record],
     fields: Sequence[Field],
     *,
-    note: str = "",
-    opened: bool = False,
     quiet: Callable[[Record], bool] = lambda row: False,
     marked: Callable[[Record], bool] = lambda row: False,
+    **options: Any,
 ) -> Table:
     """Return a table with one row a record, and one column a field."""
-    lines = tuple(
-        Row(tuple(cell(row) for _, cell in fields), quiet=quiet(row), marked=marked(row))
+    lines = [
+        Row([cell(row) for _, cell in fields], quiet=quiet(row), marked=marked(row))
         for row in records
-    )
-    return Table(name, caption, tuple(column for column, _ in fields), lines, note, opened)
+    ]
+    return Table(name, caption, [column for column, _ in fields], lines, **options)
 
 
-def words(heading: str, key: str, *, hint: str = "", longest: int = 120) -> Field:
-    """A column of a user's words."""
-
-    def cell(row: Record) -> Cell:
-        missing = row[key] is None or row[key] != row[key]
-        return Cell("" if missing else clean(row[key], longest=longest))
-
-    return Column(heading, numeric=False, hint=hint), cell
-
-
-def yes_or_no(heading: str, key: str, hint: str) -> Field:
-    """A column of answers."""
-    return Column(heading, numeric=False, hint=hint), lambda row: Cell("yes" if row[key] else "no")
-
-
-def state(heading: str = "State", key: str = "shape") -> Field:
-    """A column of shapes of a state."""
-    column = Column(heading, numeric=False, hint="shape of the state")
-    return column, lambda row: Cell(shape(row[key]))
-
-
-def decimals(
-    heading: str, key: str, places: int, *, longest: float | None = None, hint: str = ""
+def words(
+    heading: str,
+    key: str,
+    hint: str = "",
+    *,
+    write: Callable[[Any], str] = clean,
+    longest: int = 120,
 ) -> Field:
-    """A column of numbers with as many decimals each, and bars where the longest is given."""
+    """A column of words; a user's are cleaned and shortened."""
+    if write is clean:
+        write = partial(clean, longest=longest)
+    return Column(heading, numeric=False, hint=hint), lambda row: Cell(write(row[key]))
+
+
+def numbers(
+    heading: str,
+    key: str,
+    hint: str = "",
+    *,
+    write: Callable[[Any], str] = number,
+    places: int | None = None,
+    longest: float | None = None,
+) -> Field:
+    """A column of numbers, written so or with as many decimals; with bars up to the longest."""
+    if places is not None:
+        write = partial(fixed, decimals=places)
 
     def cell(row: Record) -> Cell:
         known = finite(row[key])
         bar = round(max(known, 0.0) / longest, 3) if longest and known is not None else None
-        return Cell(fixed(known, places), known, bar)
+        return Cell(write(row[key]), known, bar)
 
     return Column(heading, hint=hint), cell
 
 
-def digits(heading: str, key: str, hint: str = "") -> Field:
-    """A column of numbers with three significant digits each."""
-    return Column(heading, hint=hint), lambda row: Cell(number(row[key]), finite(row[key]))
+def whole(value: Any) -> str:
+    """Write a whole number; what is none is written as it is."""
+    return clean(value, longest=30) if finite(value) is None else count(value)
 
 
-def share(heading: str, key: str, hint: str = "") -> Field:
-    """A column of shares of one, in percent."""
-    return Column(heading, hint=hint), lambda row: Cell(percent(row[key]), finite(row[key]))
+def p_value(value: Any) -> str:
+    """Write a p-value; a tiny one is only said to be so."""
+    known = finite(value)
+    return "< 0.0001" if known is not None and known < 1e-4 else number(value, 2)
 
 
-def whole(heading: str, key: str, hint: str = "") -> Field:
-    """A column of whole numbers; what is none is written as it is."""
-
-    def cell(row: Record) -> Cell:
-        known = finite(row[key])
-        return Cell(clean(row[key], longest=30) if known is None else count(known), known)
-
-    return Column(heading, hint=hint), cell
+def yes_or_no(value: Any) -> str:
+    """Write an answer."""
+    return "yes" if value else "no"
 
 
-def p_value(heading: str, key: str, hint: str) -> Field:
-    """A column of p-values."""
-
-    def cell(row: Record) -> Cell:
-        known = finite(row[key])
-        tiny = known is not None and known < 1e-4
-        return Cell("< 0.0001" if tiny else number(known, 2), known)
-
-    return Column(heading, hint=hint), cell
+def remark(value: Any) -> str:
+    """Write a remark; most rows have none."""
+    return clean(value, longest=600) if isinstance(value, str) else ""

@@ -3,14 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from markupsafe import Markup
 from rich.console import Group, RenderableType
-from rich.table import Table as Lines
 from rich.text import Text
 
 from stiffnet.report import cells
 from stiffnet.report.blocks import (
-    Article,
     Cell,
     Column,
     Facts,
@@ -21,8 +18,9 @@ from stiffnet.report.blocks import (
     Table,
     Tiles,
     Words,
-)
-from stiffnet.report.terminal import spoken
+    one_by_one,
+)  # fmt: skip
+from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
     Sentence,
     Strong,
@@ -34,77 +32,40 @@ from stiffnet.report.text import (
     number,
     percent,
     rows,
-)
+)  # fmt: skip
 from stiffnet.results.fold import FoldReport
 
 
 def parts(given: Sequence[tuple[FoldReport, str]]) -> list[Part]:
     """Return what folds put on a page, one after the other."""
-    numbers = [""] if len(given) == 1 else [f"-{i}" for i in range(len(given))]
-    return [
-        _part(report, clean(title or report.title, longest=200), end)
-        for (report, title), end in zip(given, numbers, strict=True)
-    ]
+    return one_by_one(given, _part)
 
 
 def _part(report: FoldReport, title: str, end: str) -> Part:
-    frame = report.to_frame()
-    folded = cells.table(
-        "folded", "Folded", rows(frame[frame["folded"]]),
-        (cells.words("What", "name"), cells.words("Kind", "kind", longest=60),
-         cells.words("Into", "into", hint="what took it in", longest=300)),
-        opened=True,
-    )  # fmt: skip
-    left = cells.table(
-        "left", "Left", rows(frame[~frame["folded"]]),
-        (cells.words("What", "name"), cells.words("Why it stays", "reason", longest=600)),
-        opened=True,
-    )  # fmt: skip
-    words = (
+    findings = [agreement(report), *((note,) for note in report.notes)]
+    text = (
         "Both networks were run on the same images. Where no time was taken, or operations cannot "
         "be counted, there is no row."
     )
+    heading = "What a pass costs, before and after"
     return Part(
         kind="fold",
-        articles=(
-            Article(
-                title,
-                (
-                    Words(headline(report), "lede"),
-                    Tiles(tuple(_tiles(report))),
-                    Findings((agreement(report), *((note,) for note in report.notes))),
-                ),
-            ),
-        ),
-        sections=(
-            Section(
-                f"costs{end}",
-                "What a pass costs, before and after",
-                "Costs",
-                (Words(words), costs_table(report)),
-            ),
-        ),
-        tables=((title, (folded, *([left] if report.refused else []))),),
-        definitions=DEFINITIONS,
-        facts=((title, Facts(cleaned(report.facts))),),
+        articles=[
+            (title, [Words(headline(report), "lede"), Tiles(_tiles(report)), Findings(findings)])
+        ],
+        sections=[Section(f"costs{end}", heading, "Costs", text, [costs_table(report)])],
+        tables=[(title, _tables(report))],
+        reading=["fold"],
+        facts=[(title, Facts(cleaned(report.facts)))],
     )
 
 
 def terminal(report: FoldReport) -> RenderableType:
     """Return what a terminal shows of a report."""
-    table = Lines("", "before", "after")
-    for row in costs_table(report).rows:
-        table.add_row(*(Text(cell.text) for cell in row.cells))
-    return Group(
-        Text(f"Folded: {_kinds(report)}"),
-        *(
-            Text(f"Left: {clean(left.name)}, because {clean(left.reason)}")
-            for left in report.refused
-        ),
-        table,
-        spoken(agreement(report)),
-        *map(Text, report.notes),
-    )
+    left = (f"Left: {clean(each.name)}, because {clean(each.reason)}" for each in report.refused)
+    lines = [f"Folded: {_kinds(report)}", *left]
+    table = sheet_lines(costs_table(report))
+    return Group(*map(Text, lines), table, spoken(agreement(report)), *map(Text, report.notes))
 
 
 def headline(report: FoldReport) -> Sentence:
@@ -122,36 +83,38 @@ def headline(report: FoldReport) -> Sentence:
 
 def agreement(report: FoldReport) -> Sentence:
     """Say how far the outputs differ."""
-    error = f"{report.scaled_error:.1e}"
-    if report.places:
-        names = ", ".join(clean(place, longest=120) for place in report.places)
-        return (
-            f"Outputs are chosen by their order; {names}, before that, differ by ",
-            Strong(error),
-            " of the largest number.",
-        )
-    return ("Outputs differ by ", Strong(error), " of the largest output.")
+    error = Strong(f"{report.scaled_error:.1e}")
+    if not report.places:
+        return ("Outputs differ by ", error, " of the largest output.")
+    names = ", ".join(clean(place, longest=120) for place in report.places)
+    told = f"Outputs are chosen by their order; {names}, before that, differ by "
+    return (told, error, " of the largest number.")
 
 
 def costs_table(report: FoldReport) -> Table:
     """Return one row a quantity, before and after; without those that nobody knows of both."""
     before, after = report.before, report.after
-    lines = [("parameters", count(before.parameters), count(after.parameters))]
+    lines: list[Sequence[str]] = [("parameters", count(before.parameters), count(after.parameters))]
     if before.macs is not None and after.macs is not None:
         lines.append(("MACs an image", count(before.macs), count(after.macs)))
         lines.append(("FLOPs an image", count(before.flops), count(after.flops)))
     if before.seconds and after.seconds:
         times = before.seconds, after.seconds
-        milliseconds = (f"{1e3 * seconds:.1f} ms" for seconds in times)
-        lines.append((f"a pass of {images(report.images)}", *milliseconds))
-        lines.append(("images/s", *(f"{report.images / seconds:.0f}" for seconds in times)))
-    return Table(
-        "forms",
-        "The network before and after",
-        (Column("", numeric=False), Column("before"), Column("after")),
-        tuple(Row(tuple(map(Cell, line))) for line in lines),
-        sheet=True,
-    )
+        lines.append((f"a pass of {images(report.images)}", *(f"{1e3 * s:.1f} ms" for s in times)))
+        lines.append(("images/s", *(f"{report.images / s:.0f}" for s in times)))
+    columns = [Column("", numeric=False), Column("before"), Column("after")]
+    made = [Row([Cell(text) for text in line]) for line in lines]
+    return Table("forms", "The network before and after", columns, made, sheet=True)
+
+
+def _tables(report: FoldReport) -> list[Table]:
+    frame = report.to_frame()
+    what, kind = cells.words("What", "name"), cells.words("Kind", "kind", longest=60)
+    into = cells.words("Into", "into", "what took it in", longest=300)
+    why = cells.words("Why it stays", "reason", write=cells.remark)
+    folded, left = rows(frame[frame["folded"]]), rows(frame[~frame["folded"]])
+    made = [cells.table("folded", "Folded", folded, [what, kind, into], opened=True)]
+    return [*made, cells.table("left", "Left", left, [what, why], opened=True)] if left else made
 
 
 def _kinds(report: FoldReport) -> str:
@@ -161,36 +124,14 @@ def _kinds(report: FoldReport) -> str:
 
 def _tiles(report: FoldReport) -> list[tuple[str, str, str]]:
     """Return the numbers under the headline: name, value, what it is made of."""
-    left = len(report.refused)
+    left = f"{count(len(report.refused))} left" if report.refused else "nothing left"
+    before = f"of {count(report.parameters_before)} before"
     tiles = [
-        ("Folded", count(len(report.folded)), f"{count(left)} left" if left else "nothing left"),
-        (
-            "Parameters",
-            count(report.parameters_after),
-            f"of {count(report.parameters_before)} before",
-        ),
+        ("Folded", count(len(report.folded)), left),
+        ("Parameters", count(report.parameters_after), before),
         ("Scaled error", f"{report.scaled_error:.0e}", f"on {images(report.images)}"),
     ]
     if report.before.seconds and report.after.seconds:
         faster = number(report.before.seconds / report.after.seconds)
         tiles.append(("Speed", f"{faster} ×", "images a second, against before"))
     return tiles
-
-
-DEFINITIONS = (
-    (
-        "Folded",
-        Markup(
-            "A constant gate multiplies what a layer gives, so its factors can be multiplied into "
-            "that layer's weights; branches that are added become one layer; a norm in evaluation "
-            "is a factor and an offset of each channel. The network computes the same, with less."
-        ),
-    ),
-    (
-        "Scaled error",
-        Markup(
-            '<span class="formula">max |Δ<var>y</var>| / max |<var>y</var>|</span> The largest '
-            "difference of the outputs, over the largest output."
-        ),
-    ),
-)

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table as Lines
-from rich.text import Text
 
-from stiffnet.report.blocks import Cell, Column, Part, Row, Section, Table, Words
-from stiffnet.report.terminal import spoken
+from stiffnet.report.blocks import Cell, Column, Part, Row, Section, Table, Words, one_by_one
+from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
     MISSING,
     Sentence,
@@ -19,48 +17,33 @@ from stiffnet.report.text import (
     images,
     number,
     percent,
-)
+)  # fmt: skip
 from stiffnet.results.fold import Form, Forms
 
 
 def parts(given: Sequence[tuple[Forms, str]]) -> list[Part]:
     """Return what the forms of networks put on a page."""
-    numbers = [""] if len(given) == 1 else [f"-{i}" for i in range(len(given))]
-    return [
-        Part("", (_section(forms, end),)) for (forms, _), end in zip(given, numbers, strict=True)
-    ]
-
-
-def _section(forms: Forms, end: str) -> Section:
-    return Section(
-        f"folded{end}",
-        "Folded: the same network, and less of it",
-        "Folded",
-        (
-            Words(
-                "Constant attention is multiplied into the weights, and the plain backbone is "
-                "left. Fused, so is every norm, into the layer before it."
-            ),
-            Words(saving(forms), "verdict"),
-            forms_table(forms),
-            Words(
-                f"Each form was run on {images(forms.tested)} for its accuracy. Images/s: median "
-                f"of {count(forms.passes)} passes of {images(forms.batch)}, the forms in turns. "
-                "Scaled error: largest difference from the outputs as trained, over the largest of "
-                "them.",
-                "note",
-            ),
-        ),
-    )
+    return one_by_one(given, lambda forms, _, end: Part("", [_section(forms, end)]))
 
 
 def terminal(forms: Forms) -> RenderableType:
     """Return what a terminal shows of the forms."""
-    table = forms_table(forms)
-    lines = Lines(*(column.heading for column in table.columns))
-    for row in table.rows:
-        lines.add_row(*(Text(cell.text) for cell in row.cells))
-    return Group(lines, spoken(saving(forms)))
+    return Group(sheet_lines(forms_table(forms)), spoken(saving(forms)))
+
+
+def _section(forms: Forms, end: str) -> Section:
+    text = (
+        "Constant attention is multiplied into the weights, and the plain backbone is left. Fused, "
+        "so is every norm, into the layer before it."
+    )
+    note = (
+        f"Each form was run on {images(forms.tested)} for its accuracy. Images/s: median of "
+        f"{count(forms.passes)} passes of {images(forms.batch)}, the forms in turns. Scaled error: "
+        "largest difference from the outputs as trained, over the largest of them."
+    )
+    blocks = [Words(saving(forms), "verdict"), forms_table(forms), Words(note, "note")]
+    heading = "Folded: the same network, and less of it"
+    return Section(f"folded{end}", heading, "Folded", text, blocks)
 
 
 def forms_table(shown: Forms) -> Table:

@@ -3,15 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stiffnet.report.blocks import (
-    Block,
-    Box,
-    Definitions,
-    Gallery,
-    Part,
-    Section,
-    Title,
-)
+from stiffnet.report.blocks import Block, Box, Gallery, Part, Reading, Section, Title
 from stiffnet.report.frame import framed
 from stiffnet.report.kinds import parts_of
 from stiffnet.report.text import listed
@@ -23,42 +15,41 @@ def page(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str = "
     Measured networks are compared, and overlaid where they have the same steps.
 
     Args:
-        results: What `StiffnessReport`, `StripeReport`, `FoldReport` or `Forms` hold.
+        results: `StiffnessReport`, `StripeReport`, `FoldReport` or `Forms`.
         titles: What to call each of them; their networks' names where none are given.
         heading: What the page is about; the titles where it is not given.
     """
     assert results, "a page shows at least one result"
-    parts = parts_of(results, list(titles) or [""] * len(results))
+    parts = parts_of(results, titles or [""] * len(results))
     articles = [article for part in parts for article in part.articles]
-    names = dict.fromkeys(article.title for article in articles)
     return framed(
         [*(section for part in parts for section in part.sections), *_back(parts)],
-        heading=heading or " and ".join(names) or "network",
+        heading=heading or " and ".join(dict.fromkeys(title for title, _ in articles)),
         lead=[block for part in parts for block in part.lead],
         articles=articles,
-        several=len(articles) > 1,
         kind=listed(list(dict.fromkeys(part.kind for part in parts if part.kind))),
     )
 
 
 def _back(parts: Sequence[Part]) -> list[Section]:
     """Return what stands at the end, gathered from all parts: numbers, words, provenance."""
-    tables = tuple(item for part in parts for item in part.tables)
-    words = dict(item for part in parts for item in part.definitions)
-    facts = tuple(item for part in parts for item in part.facts)
-    sections = (
-        ("tables", "The numbers", "Tables", Gallery("network", "Network", tables, panels=True)),
-        ("reading", "How to read this", "How to read", Definitions(tuple(words.items()))),
-        ("facts", "Where these numbers come from", "Provenance", Box("pair", _groups(facts))),
-    )
-    given = (tables, words, facts)
-    return [
-        Section(name, heading, link, (block,))
-        for (name, heading, link, block), items in zip(sections, given, strict=True)
-        if items
-    ]
+    tables = [item for part in parts for item in part.tables]
+    words = list(dict.fromkeys(name for part in parts for name in part.reading))
+    facts = [item for part in parts for item in part.facts]
+    shown: list[tuple[Any, Section]] = [
+        (tables, _section("tables", "The numbers", "Tables",
+                          Gallery("network", "Network", tables, panels=True))),
+        (words, _section("reading", "How to read this", "How to read", Reading(words))),
+        (facts, _section("facts", "Where these numbers come from", "Provenance",
+                         Box("pair", _groups(facts)))),
+    ]  # fmt: skip
+    return [section for items, section in shown if items]
 
 
-def _groups(facts: Sequence[tuple[str, Block]]) -> tuple[Block, ...]:
+def _section(name: str, heading: str, link: str, block: Block) -> Section:
+    return Section(name, heading, link, "", [block])
+
+
+def _groups(facts: Sequence[tuple[str, Block]]) -> list[Block]:
     several = len(facts) > 1
-    return tuple(Box("group", (*([Title(t)] if several else []), block)) for t, block in facts)
+    return [Box("group", [*([Title(title)] if several else []), block]) for title, block in facts]

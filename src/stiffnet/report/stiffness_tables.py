@@ -51,23 +51,20 @@ def steps_table(view: StiffnessView) -> Table:
     longest = _largest(records, "nsi_mean")
     places = decimals_for([longest])
     mean = "mean over the images"
-    spread = ("median", "q05", "q25", "q75", "q95")
-    increment = [cells.decimals("Increment", "increment_mean", places, hint=mean)]
-    fields = (
+    quantiles = {"Median": "median", "5 %": "q05", "25 %": "q25", "75 %": "q75", "95 %": "q95"}
+    increment = cells.numbers("Increment", "increment_mean", mean, places=places)
+    fields = [
         cells.words("Step", "step"),
-        cells.whole("#", "position", "position in the order of execution"),
-        cells.decimals("NSI", "nsi_mean", places, longest=longest, hint=mean),
-        cells.decimals("sd", "nsi_std", places, hint="standard deviation over the images"),
-        *(
-            cells.decimals(heading, f"nsi_{key}", places)
-            for heading, key in zip(("Median", "5 %", "25 %", "75 %", "95 %"), spread, strict=True)
-        ),
-        *(increment if increment_differs(view) else []),
-        cells.whole("Stage", "stage"),
-        cells.state(),
-        cells.yes_or_no("Identity", "identity", "is the shortcut an identity?"),
-        cells.yes_or_no("Counted", "counted", "does it enter TNS?"),
-    )
+        cells.numbers("#", "position", "position in the order of execution", write=cells.whole),
+        cells.numbers("NSI", "nsi_mean", mean, places=places, longest=longest),
+        cells.numbers("sd", "nsi_std", "standard deviation over the images", places=places),
+        *(cells.numbers(name, f"nsi_{key}", places=places) for name, key in quantiles.items()),
+        *([increment] if increment_differs(view) else []),
+        cells.numbers("Stage", "stage", write=cells.whole),
+        cells.words("State", "shape", "shape of the state", write=shape),
+        cells.words("Identity", "identity", "is the shortcut an identity?", write=cells.yes_or_no),
+        cells.words("Counted", "counted", "does it enter TNS?", write=cells.yes_or_no),
+    ]
     return cells.table(
         "steps", "Steps", records, fields, opened=True,
         note="A heading sorts by its column. Bold: the stiffest counted steps. Grey: not counted "
@@ -81,16 +78,16 @@ def stages_table(view: StiffnessView) -> Table:
     """One row a stage."""
     records = rows(view.stages)
     longest = _largest(records, "nsi_mean")
-    places, tns_places = decimals_for([longest]), decimals_for(view.stages["tns"])
-    fields = (
-        cells.whole("Stage", "stage"),
-        cells.decimals("NSI", "nsi_mean", places, longest=longest, hint="mean over the images"),
-        cells.decimals("TNS", "tns", tns_places, hint="of this stage alone"),
-        cells.decimals("± se", "tns_se", tns_places, hint="standard error"),
-        cells.state(),
-        cells.whole("Steps", "steps"),
-        cells.whole("Counted", "counted", "steps that enter TNS"),
-    )
+    places, own = decimals_for([longest]), decimals_for(view.stages["tns"])
+    fields = [
+        cells.numbers("Stage", "stage", write=cells.whole),
+        cells.numbers("NSI", "nsi_mean", "mean over the images", places=places, longest=longest),
+        cells.numbers("TNS", "tns", "of this stage alone", places=own),
+        cells.numbers("± se", "tns_se", "standard error", places=own),
+        cells.words("State", "shape", "shape of the state", write=shape),
+        cells.numbers("Steps", "steps", write=cells.whole),
+        cells.numbers("Counted", "counted", "steps that enter TNS", write=cells.whole),
+    ]
     return cells.table("stages", "Stages", records, fields, opened=True)
 
 
@@ -99,40 +96,33 @@ def labels_table(view: StiffnessView) -> Table:
     records = rows(view.labels)
     longest = _largest(records, "tns")
     places = decimals_for([longest])
-    fields = (
+    fields = [
         cells.words("Label", "label"),
-        cells.whole("Images", "samples"),
-        cells.decimals("TNS", "tns", places, longest=longest),
-        cells.decimals("± se", "tns_se", places, hint="standard error"),
-        cells.share("Accuracy", "accuracy"),
-    )
+        cells.numbers("Images", "samples", write=cells.whole),
+        cells.numbers("TNS", "tns", places=places, longest=longest),
+        cells.numbers("± se", "tns_se", "standard error", places=places),
+        cells.numbers("Accuracy", "accuracy", write=percent),
+    ]
     return cells.table("labels", "Labels", records, fields)
 
 
 def relations_table(view: StiffnessView) -> Table:
     """One row a correlation."""
-    fields = (
-        cells.words("Step", "step"),
-        cells.words("With", "target", longest=60),
-        *(
-            field
-            for name in ("Pearson", "Spearman", "Kendall")
-            for field in (
-                cells.decimals(name, name.lower(), 3),
-                cells.p_value("p", f"{name.lower()}_p", f"p-value of {name}'s coefficient"),
-                cells.p_value(
-                    "Holm", f"{name.lower()}_holm", "the same, corrected for the number of steps"
-                ),
-            )
-        ),
-        cells.whole("Images", "samples"),
-        cells.words("Note", "note", longest=300),
+    fields = [cells.words("Step", "step"), cells.words("With", "target", longest=60)]
+    for name in ("Pearson", "Spearman", "Kendall"):
+        key, corrected = name.lower(), "the same, corrected for the number of steps"
+        fields += [
+            cells.numbers(name, key, places=3),
+            cells.numbers("p", f"{key}_p", f"p-value of {name}'s coefficient", write=cells.p_value),
+            cells.numbers("Holm", f"{key}_holm", corrected, write=cells.p_value),
+        ]
+    fields.append(cells.numbers("Images", "samples", write=cells.whole))
+    fields.append(cells.words("Note", "note", write=cells.remark))
+    note = (
+        "Correlation of a step's NSI with another value of the same image. Among many steps some p "
+        "is small by chance: “Holm” is p corrected for the number of steps."
     )
-    return cells.table(
-        "relations", "Relations", rows(view.relations), fields,
-        note="Correlation of a step's NSI with another value of the same image. Among many steps "
-        "some p is small by chance: “Holm” is p corrected for the number of steps.",
-    )  # fmt: skip
+    return cells.table("relations", "Relations", rows(view.relations), fields, note=note)
 
 
 def _largest(records: Sequence[dict[str, Any]], key: str) -> float:

@@ -1,7 +1,7 @@
 """The figures on attention values; plotly draws them in a notebook too."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def spread_figure(report: StripeReport) -> go.Figure:
     return figure
 
 
-def picture(images: Sequence[int], values: Floats, what: str) -> go.Figure:
+def picture(images: Iterable[Any], values: Floats, what: str) -> go.Figure:
     """Values of a few images, by channel: stripes where they do not differ by image."""
     chosen = chosen_channels(values.shape[1])
     layout = heat_layout(340, x="channel", y="image", type="category", nticks=14)

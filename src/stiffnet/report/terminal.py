@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from stiffnet.report.blocks import Table as Sheet
 from stiffnet.report.text import Sentence, Strong, finite
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -31,6 +32,14 @@ def lines_table(measure: str, headings: Iterable[str], *, name: int, bar: int) -
     table.add_column(measure, width=bar, no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def sheet_lines(sheet: Sheet) -> Table:
+    """Return a small table of a page as it is."""
+    table = Table(*(column.heading for column in sheet.columns))
+    for row in sheet.rows:
+        table.add_row(*(Text(cell.text) for cell in row.cells))
     return table
 
 
