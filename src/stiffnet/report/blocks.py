@@ -6,10 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from stiffnet.report.text import Sentence, clean
-
-Text = str | Sentence
-"""Plain text, a sentence with emphasis, or markup of our own; all but the last is escaped."""
+from stiffnet.report.text import clean
 
 
 @dataclass(frozen=True)
@@ -31,9 +28,9 @@ class Title(Block):
 
 @dataclass(frozen=True)
 class Words(Block):
-    """A paragraph."""
+    """A paragraph: text, which is escaped, or markup of our own."""
 
-    text: Text
+    text: str
     look: str = ""
 
 
@@ -48,7 +45,7 @@ class Tiles(Block):
 class Findings(Block):
     """What the numbers say, in sentences."""
 
-    sentences: Sequence[Sentence]
+    sentences: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ class Section(Block):
     name: str
     heading: str
     link: str
-    text: Text
+    text: str
     blocks: Sequence[Block]
 
 

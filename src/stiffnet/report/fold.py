@@ -6,24 +6,9 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stiffnet.report import cells
-from stiffnet.report.blocks import (
-    Cell,
-    Column,
-    Facts,
-    Findings,
-    Part,
-    Row,
-    Section,
-    Table,
-    Tiles,
-    Words,
-    one_by_one,
-)  # fmt: skip
+from stiffnet.report import blocks, cells
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
-    Sentence,
-    Strong,
     clean,
     cleaned,
     count,
@@ -32,31 +17,31 @@ from stiffnet.report.text import (
     number,
     percent,
     rows,
-)  # fmt: skip
+    strong,
+)
 from stiffnet.results.fold import FoldReport
 
 
-def parts(given: Sequence[tuple[FoldReport, str]]) -> list[Part]:
+def parts(given: Sequence[tuple[FoldReport, str]]) -> list[blocks.Part]:
     """Return what folds put on a page, one after the other."""
-    return one_by_one(given, _part)
+    return blocks.one_by_one(given, _part)
 
 
-def _part(report: FoldReport, title: str, end: str) -> Part:
-    findings = [agreement(report), *((note,) for note in report.notes)]
+def _part(report: FoldReport, title: str, end: str) -> blocks.Part:
     text = (
         "Both networks were run on the same images. Where no time was taken, or operations cannot "
         "be counted, there is no row."
     )
     heading = "What a pass costs, before and after"
-    return Part(
+    findings = blocks.Findings([agreement(report), *report.notes])
+    said = [blocks.Words(headline(report), "lede"), blocks.Tiles(_tiles(report)), findings]
+    return blocks.Part(
         kind="fold",
-        articles=[
-            (title, [Words(headline(report), "lede"), Tiles(_tiles(report)), Findings(findings)])
-        ],
-        sections=[Section(f"costs{end}", heading, "Costs", text, [costs_table(report)])],
+        articles=[(title, said)],
+        sections=[blocks.Section(f"costs{end}", heading, "Costs", text, [costs_table(report)])],
         tables=[(title, _tables(report))],
         reading=["fold"],
-        facts=[(title, Facts(cleaned(report.facts)))],
+        facts=[(title, blocks.Facts(cleaned(report.facts)))],
     )
 
 
@@ -68,30 +53,31 @@ def terminal(report: FoldReport) -> RenderableType:
     return Group(*map(Text, lines), table, spoken(agreement(report)), *map(Text, report.notes))
 
 
-def headline(report: FoldReport) -> Sentence:
+def headline(report: FoldReport) -> str:
     """Say what was folded, what stays, and what that saves, in one sentence."""
     fewer = report.parameters_before - report.parameters_after
     share = f" ({percent(fewer / report.parameters_before)})" if report.parameters_before else ""
     stays = f"; {count(len(report.refused))} more could not be folded" if report.refused else ""
+    saved = strong(f"{count(abs(fewer))} parameters {'fewer' if fewer >= 0 else 'more'}")
     return (
-        Strong(_kinds(report)),
-        " went into the weights of other layers, and the network has ",
-        Strong(f"{count(abs(fewer))} parameters {'fewer' if fewer >= 0 else 'more'}"),
-        f"{share}{stays}.",
+        f"{strong(_kinds(report))} went into the weights of other layers, and the network has "
+        f"{saved}{share}{stays}."
     )
 
 
-def agreement(report: FoldReport) -> Sentence:
+def agreement(report: FoldReport) -> str:
     """Say how far the outputs differ."""
-    error = Strong(f"{report.scaled_error:.1e}")
+    error = strong(f"{report.scaled_error:.1e}")
     if not report.places:
-        return ("Outputs differ by ", error, " of the largest output.")
+        return f"Outputs differ by {error} of the largest output."
     names = ", ".join(clean(place, longest=120) for place in report.places)
-    told = f"Outputs are chosen by their order; {names}, before that, differ by "
-    return (told, error, " of the largest number.")
+    return (
+        f"Outputs are chosen by their order; {names}, before that, differ by {error} of the "
+        "largest number."
+    )
 
 
-def costs_table(report: FoldReport) -> Table:
+def costs_table(report: FoldReport) -> blocks.Table:
     """Return one row a quantity, before and after; without those that nobody knows of both."""
     before, after = report.before, report.after
     lines: list[Sequence[str]] = [("parameters", count(before.parameters), count(after.parameters))]
@@ -102,12 +88,12 @@ def costs_table(report: FoldReport) -> Table:
         times = before.seconds, after.seconds
         lines.append((f"a pass of {images(report.images)}", *(f"{1e3 * s:.1f} ms" for s in times)))
         lines.append(("images/s", *(f"{report.images / s:.0f}" for s in times)))
-    columns = [Column("", numeric=False), Column("before"), Column("after")]
-    made = [Row([Cell(text) for text in line]) for line in lines]
-    return Table("forms", "The network before and after", columns, made, sheet=True)
+    columns = [blocks.Column("", numeric=False), blocks.Column("before"), blocks.Column("after")]
+    made = [blocks.Row([blocks.Cell(text) for text in line]) for line in lines]
+    return blocks.Table("forms", "The network before and after", columns, made, sheet=True)
 
 
-def _tables(report: FoldReport) -> list[Table]:
+def _tables(report: FoldReport) -> list[blocks.Table]:
     frame = report.to_frame()
     what, kind = cells.words("What", "name"), cells.words("Kind", "kind", longest=60)
     into = cells.words("Into", "into", "what took it in", longest=300)

@@ -8,8 +8,6 @@ from stiffnet.report.blocks import Cell, Column, Part, Row, Section, Table, Word
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
     MISSING,
-    Sentence,
-    Strong,
     clean,
     count,
     finite,
@@ -17,7 +15,8 @@ from stiffnet.report.text import (
     images,
     number,
     percent,
-)  # fmt: skip
+    strong,
+)
 from stiffnet.results.fold import Form, Forms
 
 
@@ -56,16 +55,12 @@ def forms_table(shown: Forms) -> Table:
         ("Images/s", [count(form.rate) for form in forms]),
         ("Scaled error", [_error(form.scaled_error) for form in forms]),
     )
-    return Table(
-        "forms",
-        "The network in its forms",
-        (Column("", numeric=False), *(Column(clean(form.name, longest=40)) for form in forms)),
-        tuple(Row((Cell(name), *map(Cell, texts))) for name, texts in rows),
-        sheet=True,
-    )
+    columns = [Column("", numeric=False), *(Column(clean(f.name, longest=40)) for f in forms)]
+    lines = [Row([Cell(name), *map(Cell, texts)]) for name, texts in rows]
+    return Table("forms", "The network in its forms", columns, lines, sheet=True)
 
 
-def saving(shown: Forms) -> Sentence:
+def saving(shown: Forms) -> str:
     """Say what the second form saves of the first, what it leaves alone, and how fast others are.
 
     >>> from stiffnet.report.text import plain
@@ -77,22 +72,19 @@ is as accurate; outputs differ by 3e-07 of the largest.'
     first, second, *others = shown.forms
     fewer = first.parameters - second.parameters
     share = percent(fewer / first.parameters) if first.parameters else MISSING
-    sentence: list[str | Strong] = [
-        f"{clean(second.name, longest=40).capitalize()}, it has ",
-        Strong(f"{count(fewer)} parameters fewer"),
-        f" ({share}), takes ",
-        Strong(f"{_times(second, first)} times"),
-        " as many images a second",
-    ]
+    said = (
+        f"{clean(second.name, longest=40).capitalize()}, it has "
+        f"{strong(f'{count(fewer)} parameters fewer')} ({share}), takes "
+        f"{strong(f'{_times(second, first)} times')} as many images a second"
+    )
     for form in others:
-        sentence += [f" ({clean(form.name, longest=40)}: ", Strong(_times(form, first)), ")"]
-    sentence.append(" and ")
+        said += f" ({clean(form.name, longest=40)}: {strong(_times(form, first))})"
+    right = f"is right on {strong(_accuracy(second.accuracy))} of the images instead of "
     if first.accuracy == second.accuracy:
-        sentence.append("is as accurate")
+        said += " and is as accurate"
     else:
-        sentence += ["is right on ", Strong(_accuracy(second.accuracy))]
-        sentence.append(f" of the images instead of {_accuracy(first.accuracy)}")
-    return (*sentence, f"; outputs differ by {_error(second.scaled_error)} of the largest.")
+        said += f" and {right}{_accuracy(first.accuracy)}"
+    return f"{said}; outputs differ by {_error(second.scaled_error)} of the largest."
 
 
 def _times(form: Form, first: Form) -> str:

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from stiffnet.report.blocks import Block, Plot, Section, Text, all_blocks
-from stiffnet.report.text import Strong, clean, finite
+from stiffnet.report.blocks import Block, Plot, Section, all_blocks
+from stiffnet.report.text import clean, finite, pieces
 from stiffnet.report.theme import TO_DARK
 
 _DIGITS = 5  # significant digits of a number in a figure: more than a screen can show
@@ -24,13 +24,8 @@ def framed(sections: Sequence[Section], *, heading: str, lead: Sequence[Block], 
     """Return a whole page of sections of blocks, with its figures, scripts and style inside.
 
     The page carries its own scripts, style and data and asks nothing of any server; its
-    content-security policy lets no script run but those that it names by their hash.
-
-    Args:
-        sections: The page, from top to bottom.
-        heading: What it is about.
-        lead: What stands right below the heading.
-        **said: What else the template shows; it escapes all of it.
+    content-security policy lets no script run but those that it names by their hash. The template
+    escapes all that it is given.
     """
     plots = [block for block in all_blocks((*lead, *sections)) if isinstance(block, Plot)]
     figures = {plot.place: plot.figure.to_plotly_json() for plot in plots}
@@ -74,13 +69,12 @@ def json_block(value: Any) -> Markup:
     return Markup(text)  # noqa: S704 - no character that HTML reads is left
 
 
-def said(text: Text) -> str:
-    """Return text as HTML; every piece of a sentence is escaped on its way in."""
-    if isinstance(text, str):
-        return text  # which the template escapes, unless it is markup of our own
-    strong = Markup("<strong>{}</strong>")
-    pieces = (strong.format(p.text) if isinstance(p, Strong) else p for p in text)
-    return Markup("").join(pieces)
+def said(text: str) -> Markup:
+    """Return a sentence as HTML; all of it is escaped, unless it is markup of our own."""
+    if isinstance(text, Markup):
+        return text
+    looks = {True: Markup("<strong>{}</strong>"), False: Markup("{}")}
+    return Markup("").join(looks[weighty].format(piece) for piece, weighty in pieces(text))
 
 
 def _plain(value: Any) -> Any:

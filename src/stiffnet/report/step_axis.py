@@ -28,22 +28,45 @@ def step_layout(steps: Sequence[str], title: str, *, height: int = 420) -> dict[
     return layout
 
 
-def spread_band(
-    x: Sequence[Any], y: Sequence[Any], name: str, colours: tuple[str, str], **options: Any
+def line(
+    x: Sequence[Any],
+    y: Sequence[Any],
+    name: str,
+    colour: str,
+    *,
+    width: float = 2,
+    dash: str = "solid",
+    marker: dict[str, Any] | None = None,
+    **options: Any,
 ) -> go.Scatter:
-    """Return a filled outline: what most values lie in; `colours` are roles of line and filling."""
-    line, filling = colours
+    """Return a line, with points on it where there is a marker; it says something, or is silent."""
+    if "hovertemplate" not in options:
+        options["hoverinfo"] = "skip"
+    drawn = {"color": colour, "width": width, "dash": dash}
+    mode = "lines+markers" if marker else "lines"
+    return go.Scatter(x=x, y=y, name=name, mode=mode, line=drawn, marker=marker, **options)
+
+
+def told_line(
+    steps: Sequence[str], y: Sequence[Any], name: str, colour: str, told: Sequence[str], **look: Any
+) -> go.Scatter:
+    """Return a line over all steps that tells, at each of them, its name and a text."""
+    names = map(plot_text, steps)
+    return line(
+        list(range(1, len(steps) + 1)), y, name, colour,
+        customdata=[list(pair) for pair in zip(names, told, strict=True)],
+        hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>", **look,
+    )  # fmt: skip
+
+
+def spread_band(
+    x: Sequence[Any], y: Sequence[Any], name: str, role: str, series: int, **options: Any
+) -> go.Scatter:
+    """Return a filled outline in which `half` or `most` of the values lie."""
     return go.Scatter(
-        x=x,
-        y=y,
-        fill="toself",
-        mode="lines",
-        line={"width": 0, "color": LIGHT[line]},
-        fillcolor=LIGHT[filling],
-        name=name,
-        hoverinfo="skip",
-        **options,
-    )
+        x=x, y=y, name=name, mode="lines", line={"width": 0, "color": LIGHT[f"series{series}"]},
+        fill="toself", fillcolor=LIGHT[f"{role}{series}"], hoverinfo="skip", **options,
+    )  # fmt: skip
 
 
 def marker_size(steps: Sequence[Any], *, few: float = 7, many: float = 4.5) -> float:

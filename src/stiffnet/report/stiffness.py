@@ -59,15 +59,10 @@ def _said(view: StiffnessView, *, several: bool) -> list[Block]:
 def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
     """Return the numbers under the headline: name, value, what it is made of."""
     counted, stages = int(view.steps["counted"].sum()), len(view.stages)
-    made_of = f"mean over {images(view.samples)}, from {found.basis(view)}"
-    total = with_error(view.tns, view.tns_se)
-    tiles = [
-        (
-            "Total neural stiffness",
-            total,
-            made_of if view.tns_steps else "no stage has two counted steps",
-        )
-    ]
+    made_of = "no stage has two counted steps"
+    if view.tns_steps:
+        made_of = f"mean over {images(view.samples)}, from {found.basis(view)}"
+    tiles = [("Total neural stiffness", with_error(view.tns, view.tns_se), made_of)]
     if view.steps["gated"].any() and finite(view.increment_total) is not None:
         total = with_error(view.increment_total, view.increment_total_se)
         tiles.append(("Total of increments", total, "TNS with the gates in; folding keeps it"))

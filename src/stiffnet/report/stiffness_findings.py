@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from stiffnet.report.text import (
-    Sentence,
-    Strong,
     clean,
     count,
     finite,
@@ -17,6 +15,7 @@ from stiffnet.report.text import (
     number,
     percent,
     rows,
+    strong,
     with_error,
 )
 from stiffnet.results.ranking import stiffest
@@ -34,19 +33,6 @@ def stiffest_steps(view: StiffnessView, most: int = _NAMED) -> list[dict[str, An
     nsi, counted = list(view.steps["nsi_mean"]), list(view.steps["counted"])
     order = stiffest(nsi, counted) or stiffest(nsi, [True] * len(nsi))
     return rows(view.steps.iloc[order[:most]])
-
-
-def stage_means(view: StiffnessView) -> dict[Any, float]:
-    """Return the mean NSI of each stage's counted steps."""
-    means = {}
-    for stage in dict.fromkeys(view.steps["stage"]):
-        own = [
-            row["nsi_mean"] for row in rows(view.steps) if row["stage"] == stage and row["counted"]
-        ]
-        mean = finite(np.mean(own)) if own else None
-        if mean:
-            means[stage] = mean
-    return means
 
 
 def at_thresholds(view: StiffnessView, surface: np.ndarray, m1: float, m2: float) -> float | None:
@@ -80,34 +66,30 @@ def _all_zero(view: StiffnessView) -> bool:
     return bool((view.steps["nsi_mean"].to_numpy(dtype=float) == 0).all())
 
 
-def headline(view: StiffnessView) -> Sentence:
+def headline(view: StiffnessView) -> str:
     """Return TNS with its standard error, in plain words."""
     if finite(view.tns) is None:
         return (
             "No step of this network is counted, so it has no total neural stiffness (TNS). "
-            "The indices of its steps are below.",
+            "The indices of its steps are below."
         )
     if _all_zero(view):
         return (
-            "Every branch is ",
-            Strong("zero"),
-            ", so no step moves the state: many networks start like this, with a last norm of "
-            "weight zero. Give trained weights to see something.",
+            f"Every branch is {strong('zero')}, so no step moves the state: many networks start "
+            "like this, with a last norm of weight zero. Give trained weights to see something."
         )
     if not view.tns_steps:
         return (
-            "The total neural stiffness (TNS) rests on no step and is ",
-            Strong("0"),
-            " whatever the network does: no stage has more than one step that counts, and so none "
-            "can stand out. The indices of the steps are below.",
+            f"The total neural stiffness (TNS) rests on no step and is {strong('0')} whatever the "
+            "network does: no stage has more than one step that counts, and so none can stand "
+            "out. The indices of the steps are below."
         )
-    error = ", with its standard error over " if finite(view.tns_se) is not None else ", over "
+    error = ", with its standard error over" if finite(view.tns_se) is not None else ", over"
+    total = strong(with_error(view.tns, view.tns_se))
     return (
-        "On an average image the total neural stiffness (TNS) is ",
-        Strong(with_error(view.tns, view.tns_se)),
-        f"{error}{images(view.samples)}. It rests on ",
-        Strong(basis(view)),
-        ", and would be 0 if each of these had the mean NSI of its stage.",
+        f"On an average image the total neural stiffness (TNS) is {total}{error} "
+        f"{images(view.samples)}. It rests on {strong(basis(view))}, and would be 0 if each of "
+        "these had the mean NSI of its stage."
     )
 
 
@@ -119,34 +101,29 @@ def basis(view: StiffnessView) -> str:
     return f"{count(view.tns_steps)} of {count(len(view.steps))} steps, in {stages} of {every} {of}"
 
 
-def findings(view: StiffnessView) -> list[Sentence]:
+def findings(view: StiffnessView) -> list[str]:
     """Return a few sentences on where the stiffness sits, and what it goes with."""
     if _all_zero(view):
         return []
-    candidates = (
-        _stiffest(view), _barely(view), _peaks(view), _gated(view), _related(view),
-    )  # fmt: skip
-    return [sentence for sentence in candidates if sentence]
+    say = (_stiffest, _barely, _peaks, _gated, _related)
+    return [sentence for each in say if (sentence := each(view))]
 
 
-def comparison(views: Sequence[StiffnessView]) -> list[Sentence]:
+def comparison(views: Sequence[StiffnessView]) -> list[str]:
     """Return a sentence on how the total changes from the first view to each of the others."""
-    sentences: list[Sentence] = []
-    first = finite(views[0].tns) if views else None
-    for other in views[1:]:
-        now = finite(other.tns)
-        if first is None or now is None or not (views[0].tns_steps and other.tns_steps):
-            continue
-        sentences.append(
-            (
-                "Total neural stiffness (TNS) is ",
-                Strong(with_error(now, other.tns_se)),
-                f" {_quoted(other)}, against ",
-                Strong(with_error(first, views[0].tns_se)),
-                f" {_quoted(views[0])}{_change(views[0], other)}.{_increments(views[0], other)}",
-            )
-        )
-    return sentences
+    first = views[0]
+    return [
+        f"Total neural stiffness (TNS) is {_total(other)}, against {_total(first)}"
+        f"{_change(first, other)}.{_increments(first, other)}"
+        for other in views[1:]
+        if None not in (finite(first.tns), finite(other.tns))
+        and first.tns_steps and other.tns_steps
+    ]  # fmt: skip
+
+
+def _total(view: StiffnessView) -> str:
+    total = strong(with_error(view.tns, view.tns_se))
+    return f"{total} in “{clean(view.title, longest=80)}”"
 
 
 def _change(first: StiffnessView, other: StiffnessView) -> str:
@@ -169,100 +146,86 @@ def _increments(first: StiffnessView, other: StiffnessView) -> str:
     return f" Of increments, with the gates in, the total is {now} against {then}."
 
 
-def _quoted(view: StiffnessView) -> str:
-    return f"in “{clean(view.title, longest=80)}”"
-
-
 def _name(row: dict[str, Any]) -> str:
     return clean(row["step"], longest=60)
 
 
-def _stiffest(view: StiffnessView) -> Sentence:
+def _at(row: dict[str, Any], more: str = "") -> str:
+    return f"at {strong(_name(row))} ({number(row['nsi_mean'])}{more})"
+
+
+def _stiffest(view: StiffnessView) -> str:
     top = stiffest_steps(view)
     if not top:
-        return ()
+        return ""
     counted = [row for row in rows(view.steps) if row["counted"]]
-    mean = stage_means(view).get(top[0]["stage"])
+    own = [row["nsi_mean"] for row in counted if row["stage"] == top[0]["stage"]]
     relative = ""
-    if mean and top[0]["counted"] and sum(r["stage"] == top[0]["stage"] for r in counted) > 1:
-        relative = f", {number(top[0]['nsi_mean'] / mean, 2)} times the mean of its stage"
-    sentence: list[str | Strong] = [
-        f"Of the {count(len(counted))} counted steps, NSI is largest at " if counted
-        else "NSI is largest at ",
-        Strong(_name(top[0])),
-        f" ({number(top[0]['nsi_mean'])}{relative})",
-    ]  # fmt: skip
-    for i, row in enumerate(top[1:]):
-        sentence += [" and at " if i else ", then at ", Strong(_name(row))]
-        sentence += [f" ({number(row['nsi_mean'])})"]
-    first = max(_with_nsi(view), key=lambda row: row["nsi_mean"])
+    if top[0]["counted"] and len(own) > 1 and finite(np.mean(own)):
+        times = number(top[0]["nsi_mean"] / np.mean(own), 2)
+        relative = f", {times} times the mean of its stage"
+    said = f"Of the {count(len(counted))} counted steps, NSI" if counted else "NSI"
+    said += f" is largest {_at(top[0], relative)}"
+    for row, joined in zip(top[1:], (", then ", " and "), strict=False):
+        said += joined + _at(row)
+    known = [row for row in rows(view.steps) if finite(row["nsi_mean"]) is not None]
+    first = max(known, key=lambda row: row["nsi_mean"])
     if first["nsi_mean"] > top[0]["nsi_mean"]:
-        sentence += ["; of all steps it is at ", Strong(_name(first))]
-        sentence += [f" ({number(first['nsi_mean'])}), which does not count"]
-    return (*sentence, ".")
+        said += f"; of all steps it is {_at(first)}, which does not count"
+    return f"{said}."
 
 
-def _with_nsi(view: StiffnessView) -> list[dict[str, Any]]:
-    return [row for row in rows(view.steps) if finite(row["nsi_mean"]) is not None]
-
-
-def _barely(view: StiffnessView) -> Sentence:
+def _barely(view: StiffnessView) -> str:
     """What moves the state is the increment; without a gate that is NSI."""
     gated = increment_differs(view)
     key, name = ("increment_mean", "increment") if gated else ("nsi_mean", "NSI")
     steps = [row for row in rows(view.steps) if finite(row[key]) is not None]
     if len(steps) < 2:
-        return ()
-    calm = sorted((row for row in steps if row[key] < BARELY), key=lambda row: row[key])
+        return ""
+    steps.sort(key=lambda row: row[key])
+    calm = [_name(row) for row in steps if row[key] < BARELY]
     if not calm:
-        least = min(steps, key=lambda row: row[key])
         return (
-            f"On average every step moves the state by {percent(BARELY)} or more; the calmest, ",
-            Strong(_name(least)),
-            f", has a mean {name} of {number(least[key])}.",
+            f"On average every step moves the state by {percent(BARELY)} or more; the calmest, "
+            f"{strong(_name(steps[0]))}, has a mean {name} of {number(steps[0][key])}."
         )
-    names = [_name(row) for row in calm[:_NAMED]]
-    if len(calm) > _NAMED:
-        names.append(f"{len(calm) - _NAMED} more")
-    return (
-        Strong(f"{len(calm)} of {len(view.steps)} steps barely move the state"),
-        f" (mean {name} below {number(BARELY, 1)}): {listed(names)}.",
-    )
+    more = [f"{len(calm) - _NAMED} more"] if len(calm) > _NAMED else []
+    said = strong(f"{len(calm)} of {len(view.steps)} steps barely move the state")
+    names = listed([*calm[:_NAMED], *more])
+    return f"{said} (mean {name} below {number(BARELY, 1)}): {names}."
 
 
-def _peaks(view: StiffnessView) -> Sentence:
+def _peaks(view: StiffnessView) -> str:
     share = at_thresholds(view, view.delta, 1.0, 0.0)
     part = at_thresholds(view, view.proportion, 1.0, 0.0)
     if share is None or part is None or most_counted(view) < 3:
-        return ()  # of two steps none can be above twice their mean
-    sentence: list[str | Strong] = [
-        Strong(percent(share)),
-        f" of {_kept(view)} have a counted step of at least twice the mean NSI of its stage",
-    ]
+        return ""  # of two steps none can be above twice their mean
+    kept = "images" if view.kept == view.samples else f"{count(view.kept)} kept images"
+    said = f"{strong(percent(share))} of the {kept} have a counted step of at least twice the mean "
+    said += "NSI of its stage"
     if share:
         counted = int(view.steps["counted"].sum())
-        sentence += ["; such steps are ", Strong(percent(part)), " of all counted ones, about "]
-        sentence += [f"{number(part * counted, 2)} of {counted} on an image"]
-    return (*sentence, ".")
+        said += f"; such steps are {strong(percent(part))} of all counted ones, about "
+        said += f"{number(part * counted, 2)} of {counted} on an image"
+    return f"{said}."
 
 
-def _gated(view: StiffnessView) -> Sentence:
+def _gated(view: StiffnessView) -> str:
     """Say what folding would do to TNS, where there is something to fold."""
     gated = int(view.steps["gated"].sum())
     if not gated or not view.tns_steps:
-        return ()
-    sentence: list[str | Strong] = [
-        Strong(f"{count(gated)} of {count(len(view.steps))} steps have a gate"),
+        return ""
+    said = strong(f"{count(gated)} of {count(len(view.steps))} steps have a gate") + (
         ", such as attention or a layer scale. NSI and TNS are taken before it, so TNS changes "
-        "when a constant gate is folded into the weights, though the outputs stay.",
-    ]
+        "when a constant gate is folded into the weights, though the outputs stay."
+    )
     if finite(view.increment_total) is not None:
         total = with_error(view.increment_total, view.increment_total_se)
-        sentence += [" Folding keeps the total of increments, ", Strong(total), "."]
-    return tuple(sentence)
+        said += f" Folding keeps the total of increments, {strong(total)}."
+    return said
 
 
-def _related(view: StiffnessView) -> Sentence:
+def _related(view: StiffnessView) -> str:
     """The step whose index goes most closely with the loss, if that is more than chance.
 
     Both rank correlations must pass after Holm's correction for the number of steps: Spearman's is
@@ -283,19 +246,14 @@ def _related(view: StiffnessView) -> Sentence:
         and abs(row["spearman"]) >= RELATED
     ]
     if not known:
-        return ()
+        return ""
     closest = max(known, key=lambda row: abs(row["spearman"]))
     p = max(closest["spearman_holm"], closest["kendall_holm"])
+    size = "smaller" if closest["spearman"] < 0 else "larger"
+    rank = f"{closest['spearman']:.2f}".replace("-", "−")
+    chance = "< 0.001" if p < 0.001 else f"= {number(p, 2)}"
     return (
-        "A larger NSI at ",
-        Strong(_name(closest)),
-        f" goes with a {'smaller' if closest['spearman'] < 0 else 'larger'} loss: their rank "
-        f"correlation over {images(closest['samples'])} is ",
-        Strong(f"{closest['spearman']:.2f}".replace("-", "−")),
-        f" (p {'< 0.001' if p < 0.001 else f'= {number(p, 2)}'}, Holm's correction for "
-        f"{count(len(tried))} step{'' if len(tried) == 1 else 's'}).",
+        f"A larger NSI at {strong(_name(closest))} goes with a {size} loss: their rank correlation "
+        f"over {images(closest['samples'])} is {strong(rank)} (p {chance}, Holm's correction for "
+        f"{count(len(tried))} step{'' if len(tried) == 1 else 's'})."
     )
-
-
-def _kept(view: StiffnessView) -> str:
-    return "the images" if view.kept == view.samples else f"the {count(view.kept)} kept images"

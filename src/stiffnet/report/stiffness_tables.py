@@ -9,16 +9,9 @@ from rich.text import Text
 
 from stiffnet.report import cells
 from stiffnet.report.blocks import Table
-from stiffnet.report.stiffness_findings import (
-    findings,
-    headline,
-    increment_differs,
-    stiffest_steps,
-)
+from stiffnet.report.stiffness_findings import findings, headline, increment_differs, stiffest_steps
 from stiffnet.report.terminal import bar, lines_table, told
 from stiffnet.report.text import (
-    Sentence,
-    Strong,
     clean,
     decimals_for,
     finite,
@@ -27,6 +20,7 @@ from stiffnet.report.text import (
     percent,
     rows,
     shape,
+    strong,
 )
 from stiffnet.results.view import StiffnessView
 
@@ -134,7 +128,7 @@ def summary(view: StiffnessView) -> RenderableType:
     title = Text(clean(view.title, longest=120), style="bold")
     if finite(view.accuracy) is not None:
         title.append(f", accuracy {percent(view.accuracy)}", style="not bold")
-    notes: list[Sentence] = [(Strong("Note: "), clean(text, longest=600)) for text in view.notes]
+    notes = [f"{strong('Note: ')}{clean(text, longest=600)}" for text in view.notes]
     return told(title, headline(view), [*findings(view), *notes])
 
 

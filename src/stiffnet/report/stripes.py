@@ -5,24 +5,10 @@ from typing import Any
 
 from markupsafe import Markup
 from rich.console import Group, RenderableType
-from rich.table import Table as Lines
+from rich.table import Table
 from rich.text import Text
 
-from stiffnet.report import cells, stripes_plots as plots
-from stiffnet.report.blocks import (
-    Block,
-    Box,
-    Facts,
-    Findings,
-    Gallery,
-    Part,
-    Plot,
-    Section,
-    Table,
-    Tiles,
-    Words,
-    one_by_one,
-)  # fmt: skip
+from stiffnet.report import blocks, cells, stripes_plots as plots
 from stiffnet.report.stripes_findings import dearest, findings, headline, mean_cost
 from stiffnet.report.terminal import bar, lines_table, told
 from stiffnet.report.text import clean, cleaned, count, fixed, number, percent, rows
@@ -33,21 +19,21 @@ _BAR = 10  # cells of a terminal
 _NAME = 26  # cells; a longer name is shortened in its middle
 
 
-def parts(given: Sequence[tuple[StripeReport, str]]) -> list[Part]:
+def parts(given: Sequence[tuple[StripeReport, str]]) -> list[blocks.Part]:
     """Return what attention values put on a page, network by network."""
-    return one_by_one(given, _part)
+    return blocks.one_by_one(given, _part)
 
 
-def _part(report: StripeReport, title: str, end: str) -> Part:
-    lede, tiles = Words(headline(report), "lede"), Tiles(_tiles(report))
+def _part(report: StripeReport, title: str, end: str) -> blocks.Part:
+    lede, tiles = blocks.Words(headline(report), "lede"), blocks.Tiles(_tiles(report))
     growth = [growth_table(report.growth)] if report.growth else []
-    return Part(
+    return blocks.Part(
         kind="stripe",
-        articles=[(title, [lede, tiles, Findings(findings(report))])],
+        articles=[(title, [lede, tiles, blocks.Findings(findings(report))])],
         sections=_sections(report, end),
         tables=[(title, [modules_table(report), *growth])],
         reading=["stripes", *(["growth"] if growth else [])],
-        facts=[(title, Facts(cleaned(report.facts)))],
+        facts=[(title, blocks.Facts(cleaned(report.facts)))],
     )
 
 
@@ -72,13 +58,13 @@ def _tiles(report: StripeReport) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _sections(report: StripeReport, end: str) -> list[Section]:
+def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
     kept, samples = count(len(report.number)), count(report.samples)
-    score = Plot(f"score{end}", plots.score_figure(report), "Score and cost by module")
+    score = blocks.Plot(f"score{end}", plots.score_figure(report), "Score and cost by module")
     label = "Standard deviations by module"
-    spread = Plot(f"spread{end}", plots.spread_figure(report), label, switch=True)
+    spread = blocks.Plot(f"spread{end}", plots.spread_figure(report), label, switch=True)
     found = [
-        Section(
+        blocks.Section(
             f"scores{end}",
             "How constant each module is",
             "Scores",
@@ -87,7 +73,7 @@ def _sections(report: StripeReport, end: str) -> list[Section]:
             "the images.",
             [score],
         ),
-        Section(
+        blocks.Section(
             f"pictures{end}",
             "What goes in, and the stripes that come out",
             "Pictures",
@@ -96,7 +82,7 @@ def _sections(report: StripeReport, end: str) -> list[Section]:
             f"most {plots.CHANNELS} channels, evenly spread too.",
             [_pictures(report, end)],
         ),
-        Section(
+        blocks.Section(
             f"spreads{end}",
             "How far images differ, before and after",
             "Spread",
@@ -111,9 +97,9 @@ def _sections(report: StripeReport, end: str) -> list[Section]:
             f"{drift.images} images and all channels of a module. The fainter, the more settled."
         )
         label = "Change of values by module and epoch"
-        drawn = [Plot(f"drift{end}", plots.drift_figure(drift), label)]
+        drawn = [blocks.Plot(f"drift{end}", plots.drift_figure(drift), label)]
         heading = "How values settle during training"
-        found.append(Section(f"epochs{end}", heading, "Epochs", text, drawn))
+        found.append(blocks.Section(f"epochs{end}", heading, "Epochs", text, drawn))
     if (growth := report.growth) is not None:
         text = (
             f"A random perturbation of {growth.epsilon} of the first state, {growth.draws} for "
@@ -122,15 +108,15 @@ def _sections(report: StripeReport, end: str) -> list[Section]:
             "two part."
         )
         label = "Growth of a perturbation by step"
-        drawn = [Plot(f"growth{end}", plots.growth_figure(growth), label)]
+        drawn = [blocks.Plot(f"growth{end}", plots.growth_figure(growth), label)]
         heading = "How noise grows, and what it is bound to"
-        found.append(Section(f"noise{end}", heading, "Noise", text, drawn))
+        found.append(blocks.Section(f"noise{end}", heading, "Noise", text, drawn))
     return found
 
 
-def _pictures(report: StripeReport, end: str) -> Gallery:
+def _pictures(report: StripeReport, end: str) -> blocks.Gallery:
     """Return the heat maps of every module, of which one is shown at a time."""
-    items: list[tuple[str, list[Block]]] = []
+    items: list[tuple[str, list[blocks.Block]]] = []
     images = report.number
     for i, (module, row) in enumerate(zip(report.modules, rows(report.to_frame()), strict=True)):
         step = clean(module.step, longest=120)
@@ -142,16 +128,16 @@ def _pictures(report: StripeReport, end: str) -> Gallery:
             moved = ("moved", "How far its values moved, epoch by epoch")
             figures[moved] = plots.module_drift_figure(report.drift, module.step)
         drawn = [
-            Plot(f"{kind}{end}-{i}", figure, f"Heat map for {step}", title)
+            blocks.Plot(f"{kind}{end}-{i}", figure, f"Heat map for {step}", title)
             for (kind, title), figure in figures.items()
         ]
         verdict = Markup("Score <b>{}</b>, cost <b>{}</b>")
         said = verdict.format(number(row["score"]), percent(row["cost"]))
-        items.append((step, [Words(said, "verdict"), Box("pair", drawn)]))
-    return Gallery(f"module{end}", "Module", items)
+        items.append((step, [blocks.Words(said, "verdict"), blocks.Box("pair", drawn)]))
+    return blocks.Gallery(f"module{end}", "Module", items)
 
 
-def modules_table(report: StripeReport) -> Table:
+def modules_table(report: StripeReport) -> blocks.Table:
     """One row a module, with everything that is known of it."""
     between = "share of the values' variance that lies between channels"
     change = "change of what the module lets through if its values were constant"
@@ -173,7 +159,7 @@ def modules_table(report: StripeReport) -> Table:
     return cells.table("modules", "Modules", records, fields, opened=True, marked=worst)
 
 
-def growth_table(growth: Growth) -> Table:
+def growth_table(growth: Growth) -> blocks.Table:
     """One row a step: what a perturbation did, and what it was bound to."""
     product = "product of the norms of the steps' Jacobians"
     identity = "norm of the shortcut's Jacobian, 1 for an identity"
@@ -191,7 +177,7 @@ def growth_table(growth: Growth) -> Table:
     return cells.table("growth", "Growth", rows(growth.to_frame()), fields)
 
 
-def modules_lines(report: StripeReport) -> Lines:
+def modules_lines(report: StripeReport) -> Table:
     """Return one row a module, with its score as a bar; `▲` marks the dearest to make constant."""
     headings = ("", "cost", "value", "sd", "input sd", "chan.")
     table = lines_table("Score", headings, name=_NAME, bar=_BAR)

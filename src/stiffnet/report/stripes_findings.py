@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from stiffnet.report.text import Sentence, Strong, clean, count, finite, number, percent, rows
+from stiffnet.report.text import clean, count, finite, number, percent, rows, strong
 from stiffnet.results.stripes import StripeReport
 
 STRIPED = 0.9  # a score from which a picture looks striped to the eye
@@ -28,98 +28,66 @@ def dearest(report: StripeReport) -> dict[str, Any] | None:
     return max(known, key=lambda row: row["cost"], default=None)
 
 
-def headline(report: StripeReport) -> Sentence:
+def headline(report: StripeReport) -> str:
     """Say how constant attention is, in one sentence."""
     known = known_rows(report)
     if not known:
-        return (
-            "No module let anything through, so ",
-            Strong("there are no values"),
-            " to look at.",
-        )
-    striped = sum(row["score"] >= STRIPED for row in known)
+        return f"No module let anything through, so {strong('there are no values')} to look at."
+    striped = strong(f"{sum(row['score'] >= STRIPED for row in known)} of {len(known)}")
     return (
-        Strong(f"{count(striped)} of {count(len(known))}"),
-        " modules give stripes: ",
-        f"at least {percent(STRIPED)} of the variance of their values lies between channels, and "
-        "not between images. Constant values would change what a module lets through by ",
-        Strong(percent(mean_cost(report))),
-        f" (root mean square over modules, {count(report.samples)} images).",
+        f"{striped} modules give stripes: at least {percent(STRIPED)} of the variance of their "
+        "values lies between channels, and not between images. Constant values would change what a "
+        f"module lets through by {strong(percent(mean_cost(report)))} (root mean square over "
+        f"modules, {count(report.samples)} images)."
     )
 
 
-def findings(report: StripeReport) -> list[Sentence]:
+def findings(report: StripeReport) -> list[str]:
     """Say what stands out."""
-    found: list[Sentence] = []
+    found = []
     worst = dearest(report)
     if worst is not None:
         found.append(
-            (
-                "Constant attention would cost most at ",
-                Strong(clean(worst["step"], longest=60)),
-                f": what it lets through would change by {percent(worst['cost'])}, and its score "
-                f"is {number(worst['score'])}.",
-            )
+            f"Constant attention would cost most at {strong(clean(worst['step'], longest=60))}: "
+            f"what it lets through would change by {percent(worst['cost'])}, and its score is "
+            f"{number(worst['score'])}."
         )
-    known = known_rows(report)
     calmer = [
         row["value_std_mean"] / row["input_std_mean"]
-        for row in known
+        for row in known_rows(report)
         if finite(row["input_std_mean"]) and finite(row["value_std_mean"]) is not None
     ]
     if calmer:
+        times = strong(f"{number(np.median(calmer), 2)} times")
         found.append(
-            (
-                "Over images the values of a channel spread ",
-                Strong(f"{number(np.median(calmer), 2)} times"),
-                " as far as the inputs of the module do (median over modules).",
-            )
+            f"Over images the values of a channel spread {times} as far as the inputs of the "
+            "module do (median over modules)."
         )
-    silent = sum(int(row["silent"]) for row in rows(report.to_frame()))
-    if silent:
+    if silent := sum(module.silent for module in report.modules):
         found.append(
-            (
-                f"In {count(silent)} pairs of image and channel the rate is zero, so that there is "
-                "no value; they are left out.",
-            )
+            f"In {count(silent)} pairs of image and channel the rate is zero, so that there is no "
+            "value; they are left out."
         )
-    spatial = sum(bool(row["spatial"]) for row in rows(report.to_frame()))
-    if spatial:
+    if spatial := sum(module.spatial for module in report.modules):
         found.append(
-            (
-                f"{count(spatial)} modules weigh positions too: their values are the nearest "
-                "single number, and what that misses is part of the cost.",
-            )
+            f"{count(spatial)} modules weigh positions too: their values are the nearest single "
+            "number, and what that misses is part of the cost."
         )
-    return [*found, *_drift(report), *_growth(report)]
-
-
-def _drift(report: StripeReport) -> list[Sentence]:
-    if report.drift is None:
-        return []
-    means = report.drift.means()[:, -1]
-    settled = int((means < SETTLED).sum())
-    first, last = report.drift.epochs[-1]
-    return [
-        (
-            f"Between epochs {count(first)} and {count(last)} the values of ",
-            Strong(f"{count(settled)} of {count(len(means))}"),
-            f" modules moved by less than {SETTLED:g}.",
+    if report.drift is not None:
+        means = report.drift.means()[:, -1]
+        settled = strong(f"{count((means < SETTLED).sum())} of {count(len(means))}")
+        first, last = report.drift.epochs[-1]
+        found.append(
+            f"Between epochs {count(first)} and {count(last)} the values of {settled} modules "
+            f"moved by less than {SETTLED:g}."
         )
-    ]
-
-
-def _growth(report: StripeReport) -> list[Sentence]:
-    if report.growth is None:
-        return []
-    end = rows(report.growth.to_frame())[-1]
-    broken = bool((report.growth.nearest > 1).any())
-    verdict = "the bound was broken" if broken else "the bound held for every image"
-    return [
-        (
-            "A small perturbation of the first state is ",
-            Strong(f"{number(end['growth'])} times"),
-            f" as large after the last step; Theorem 6.1 allows {number(end['bound'])} times, and "
-            f"{verdict}.",
+    if report.growth is not None:
+        end = rows(report.growth.to_frame())[-1]
+        broken = bool((report.growth.nearest > 1).any())
+        verdict = "the bound was broken" if broken else "the bound held for every image"
+        times = strong(f"{number(end['growth'])} times")
+        found.append(
+            f"A small perturbation of the first state is {times} as large after the last step; "
+            f"Theorem 6.1 allows {number(end['bound'])} times, and {verdict}."
         )
-    ]
+    return found

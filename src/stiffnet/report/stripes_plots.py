@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stiffnet.report.heat import colour_bar, grid, heat_layout
-from stiffnet.report.step_axis import marker_size, spread_band, step_layout
-from stiffnet.report.text import finite, number, percent, plot_text, rows
+from stiffnet.report.step_axis import marker_size, spread_band, step_layout, told_line
+from stiffnet.report.text import finite, number, percent, plot_text
 from stiffnet.report.theme import LIGHT, SCALE
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
@@ -20,28 +20,18 @@ CHANNELS = 64  # in one picture; of more, as many evenly spread ones
 
 def score_figure(report: StripeReport) -> go.Figure:
     """Score and cost of every module, in the order in which they run."""
-    records = rows(report.to_frame())
-    names = [plot_text(row["step"]) for row in records]
-    figure = go.Figure(layout=step_layout([row["step"] for row in records], "share of one"))
-    x = list(range(1, len(records) + 1))
+    frame = report.to_frame()
+    steps = list(frame["step"])
+    figure = go.Figure(layout=step_layout(steps, "share of one"))
     for key, name, series, symbol in (
         ("score", "score: how striped", 0, "circle"),
         ("cost", "cost of constant values", 1, "diamond"),
     ):
-        y = [finite(row[key]) for row in records]
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                mode="lines+markers",
-                name=name,
-                line={"color": LIGHT[f"series{series}"], "width": 2},
-                marker={"size": marker_size(records), "symbol": symbol},
-                customdata=[[n, percent(v)] for n, v in zip(names, y, strict=True)],
-                hovertemplate="<b>%{customdata[0]}</b><br>"
-                + f"{key} %{{customdata[1]}}<extra></extra>",
-            )
-        )
+        y = [finite(value) for value in frame[key]]
+        told = [f"{key} {percent(value)}" for value in y]
+        marker = {"size": marker_size(steps), "symbol": symbol}
+        colour = LIGHT[f"series{series}"]
+        figure.add_trace(told_line(steps, y, name, colour, told, marker=marker))
     return figure
 
 
@@ -103,29 +93,18 @@ def module_drift_figure(drift: Drift, step: str) -> go.Figure:
 def growth_figure(growth: Growth) -> go.Figure:
     """Growth of a perturbation through the steps, and both bounds on it."""
     figure = go.Figure(layout=step_layout(growth.steps, "growth of the perturbation"))
-    names = [plot_text(step) for step in growth.steps]
-    x = list(range(1, len(growth.steps) + 1))
     frame = growth.to_frame()
-    for key, name, colour, dash, width in (
-        ("bound", "Theorem 6.1", LIGHT["series1"], "solid", 2),
-        ("local_bound", "product of local norms", LIGHT["series4"], "dash", 1.6),
-        ("growth_max", "largest measured", LIGHT["series0"], "dot", 1.4),
-        ("growth", "measured", LIGHT["series0"], "solid", 2.2),
+    for key, name, series, dash, width in (
+        ("bound", "Theorem 6.1", 1, "solid", 2),
+        ("local_bound", "product of local norms", 4, "dash", 1.6),
+        ("growth_max", "largest measured", 0, "dot", 1.4),
+        ("growth", "measured", 0, "solid", 2.2),
     ):
         y = [known if (known := finite(value)) else None for value in frame[key]]
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                mode="lines+markers" if key == "growth" else "lines",
-                name=name,
-                line={"color": colour, "width": width, "dash": dash},
-                marker={"size": 6},
-                customdata=[[n, number(v)] for n, v in zip(names, y, strict=True)],
-                hovertemplate="<b>%{customdata[0]}</b><br>"
-                + f"{name}: %{{customdata[1]}} times<extra></extra>",
-            )
-        )
+        told = [f"{name}: {number(value)} times" for value in y]
+        look = {"width": width, "dash": dash, "marker": {"size": 6} if key == "growth" else None}
+        colour = LIGHT[f"series{series}"]
+        figure.add_trace(told_line(growth.steps, y, name, colour, told, **look))
     figure.update_yaxes(
         type="log", exponentformat="power", rangemode="normal", dtick=_decades(figure)
     )
@@ -152,43 +131,25 @@ def chosen_channels(channels: int) -> list[int]:
 def _add_spread(
     figure: go.Figure, steps: Sequence[str], name: str, series: int, arrays: Sequence[Floats]
 ) -> None:
-    spans = [_quantiles(array) for array in arrays]
-    x = list(range(1, len(steps) + 1))
-    known = [i for i, span in enumerate(spans) if span is not None]
-    outline = [spans[i] for i in known]
+    spans = [np.quantile(known, [0.05, 0.5, 0.95]) if (known := _known(a)).size else None
+             for a in arrays]  # fmt: skip
+    outline = [(i, span) for i, span in enumerate(spans, start=1) if span is not None]
+    back = outline[::-1]
     figure.add_trace(
         spread_band(
-            [i + 1 for i in known] + [i + 1 for i in reversed(known)],
-            [span[0] for span in outline if span] + [span[2] for span in reversed(outline) if span],
+            [i for i, _ in outline + back],
+            [span[0] for _, span in outline] + [span[2] for _, span in back],
             f"90 % of channels, {name}",
-            (f"series{series}", f"most{series}"),
+            "most",
+            series,
             showlegend=False,
         )
     )
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=[span[1] if span else None for span in spans],
-            mode="lines+markers",
-            name=name,
-            line={"color": LIGHT[f"series{series}"], "width": 2},
-            marker={"size": marker_size(steps, few=6, many=4)},
-            customdata=[
-                [plot_text(step), *(number(q) for q in span or (None,) * 3)]
-                for step, span in zip(steps, spans, strict=True)
-            ],
-            hovertemplate=f"<b>%{{customdata[0]}}</b><br>{name}: sd %{{customdata[2]}} (median), "
-            "%{customdata[1]} to %{customdata[3]}<extra></extra>",
-        )
-    )
-
-
-def _quantiles(values: Floats) -> tuple[float, float, float] | None:
-    known = _known(values)
-    if not known.size:
-        return None
-    low, middle, high = np.quantile(known, [0.05, 0.5, 0.95])
-    return float(low), float(middle), float(high)
+    written = [[number(None if span is None else span[i]) for i in range(3)] for span in spans]
+    told = [f"{name}: sd {middle} (median), {low} to {high}" for low, middle, high in written]
+    y = [None if span is None else span[1] for span in spans]
+    marker = {"size": marker_size(steps, few=6, many=4)}
+    figure.add_trace(told_line(steps, y, name, LIGHT[f"series{series}"], told, marker=marker))
 
 
 def _known(values: Floats) -> Floats:

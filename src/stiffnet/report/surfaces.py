@@ -13,32 +13,22 @@ from stiffnet.results.view import StiffnessView
 
 
 def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = None) -> go.Figure:
-    """δ(M₁, M₂): the share of inputs with a step above both thresholds.
-
-    Args:
-        view: The network.
-        extent: Where M₁ and M₂ end, to give several networks the same axes.
-    """
+    """δ(M₁, M₂): the share of inputs with a step above both, which end at `extent`."""
     figure = _surface(view, view.delta, 1.0, "of images", extent)
     share = at_thresholds(view, view.delta, 1.0, 0.0)
     if share is not None:
-        figure.add_trace(
-            go.Scatter(
-                x=[1.0],
-                y=[0.0],
-                mode="markers+text",
-                text=[f"twice the mean: {percent(share)}"],
-                textposition="top right",
-                textfont={"color": LIGHT["ink"], "size": 12},
-                marker={
-                    "color": LIGHT["paper"],
-                    "size": 10,
-                    "line": {"color": LIGHT["ink"], "width": 2},
-                },
-                cliponaxis=False,
-                hoverinfo="skip",
-                showlegend=False,
-            )
+        edge = {"color": LIGHT["ink"], "width": 2}
+        figure.add_scatter(
+            x=[1.0],
+            y=[0.0],
+            mode="markers+text",
+            text=[f"twice the mean: {percent(share)}"],
+            textposition="top right",
+            textfont={"color": LIGHT["ink"], "size": 12},
+            marker={"color": LIGHT["paper"], "size": 10, "line": edge},
+            cliponaxis=False,
+            hoverinfo="skip",
+            showlegend=False,
         )
     return figure
 
@@ -46,13 +36,7 @@ def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = No
 def proportion_figure(
     view: StiffnessView, *, extent: tuple[float, float] | None = None, top: float | None = None
 ) -> go.Figure:
-    """p̂(M₁, M₂): the mean share of an input's steps that is above both thresholds.
-
-    Args:
-        view: The network.
-        extent: Where M₁ and M₂ end, to give several networks the same axes.
-        top: The share at the end of the colour scale, to give several networks the same one.
-    """
+    """p̂(M₁, M₂): the mean share of an input's steps above both; the colours end at `top`."""
     return _surface(view, view.proportion, top or proportion_top([view]), "of steps", extent)
 
 
@@ -80,11 +64,11 @@ def caption_samples(view: StiffnessView) -> str:
 def _extent(view: StiffnessView) -> tuple[float, float]:
     """Return where δ is below one in fifty: beyond it there is nothing to see."""
     seen = np.nan_to_num(view.delta) >= 0.02
-    across = np.flatnonzero(seen.any(axis=1))
-    down = np.flatnonzero(seen.any(axis=0))
-    last_1 = min(int(across[-1]) + 1, len(view.m1) - 1) if across.size else len(view.m1) - 1
-    last_2 = min(int(down[-1]) + 1, len(view.m2) - 1) if down.size else len(view.m2) - 1
-    return float(view.m1[last_1]), float(view.m2[last_2])
+    ends = []
+    for grid_of, axis in ((view.m1, 1), (view.m2, 0)):
+        last = np.flatnonzero(seen.any(axis=axis))[-1:]
+        ends.append(float(grid_of[min(int(last[0]) + 1, len(grid_of) - 1) if last.size else -1]))
+    return ends[0], ends[1]
 
 
 def _surface(
@@ -94,8 +78,7 @@ def _surface(
     what: str,
     extent: tuple[float, float] | None,
 ) -> go.Figure:
-    x = [float(value) for value in view.m1]
-    y = [float(value) for value in view.m2]
+    x, y = view.m1.tolist(), view.m2.tolist()
     z = grid(surface.T)  # a row for each M₂
     text = [[percent(value) for value in line] for line in z]
     ticks = [top * k / 5 for k in range(6)]
@@ -125,8 +108,7 @@ def _surface(
             line={"color": LIGHT["contour"], "width": 0.8},
             colorbar=colour_bar(tickvals=ticks, ticktext=[f"{100 * tick:g} %" for tick in ticks]),
             hovertemplate="M₁ = %{x:.3~g}, M₂ = %{y:.3~g}<br><b>%{text}</b> "
-            + what
-            + "<extra></extra>",
+            f"{what}<extra></extra>",
         ),
         layout=layout,
     )

@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from stiffnet.report.blocks import Table as Sheet
-from stiffnet.report.text import Sentence, Strong, finite
+from stiffnet.report.text import finite, pieces
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def told(title: Text, lead: Sentence, points: Iterable[Sentence]) -> RenderableType:
+def told(title: Text, lead: str, points: Iterable[str]) -> RenderableType:
     """Return a title, a sentence and a list of sentences, for `rich` to print."""
     lines: list[RenderableType] = [title, spoken(lead)]
     for sentence in points:
@@ -56,9 +56,6 @@ def bar(value: object, longest: float, width: int) -> str:
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
 
 
-def spoken(sentence: Sentence) -> Text:
+def spoken(sentence: str) -> Text:
     """Return a sentence with its emphasis; nothing in it is read as markup."""
-    text = Text()
-    for piece in sentence:
-        text.append(*((piece.text, "bold") if isinstance(piece, Strong) else (piece,)))
-    return text
+    return Text.assemble(*((piece, "bold" if strong else "") for piece, strong in pieces(sentence)))

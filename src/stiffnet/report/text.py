@@ -2,31 +2,37 @@
 
 import html
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 MISSING = "–"
 REPLACEMENT = "\ufffd"
 
 _LONGEST = 4_000  # characters of one user string; a longer one is a mistake or an attack
+_STRONG = ("\x02", "\x03")
 _JOINERS = "\u200c\u200d"  # format characters that ordinary words need
 
 
-@dataclass(frozen=True)
-class Strong:
-    """A piece of a sentence that carries its weight."""
-
-    text: str
+def strong(text: str) -> str:
+    """Mark a piece of a sentence that carries its weight, by characters that `clean` removes."""
+    return f"{_STRONG[0]}{text}{_STRONG[1]}"
 
 
-Sentence = tuple[str | Strong, ...]
+def pieces(sentence: str) -> list[tuple[str, bool]]:
+    """Return a sentence piece by piece, each with whether it is strong.
+
+    >>> pieces(f"It is {strong('large')}.")
+    [('It is ', False), ('large', True), ('.', False)]
+    """
+    parts = re.split(f"[{''.join(_STRONG)}]", sentence)
+    return [(part, i % 2 == 1) for i, part in enumerate(parts)]
 
 
-def plain(sentence: Sentence) -> str:
+def plain(sentence: str) -> str:
     """Return a sentence without its emphasis."""
-    return "".join(piece.text if isinstance(piece, Strong) else piece for piece in sentence)
+    return "".join(piece for piece, _ in pieces(sentence))
 
 
 def rows(frame: Any) -> list[dict[str, Any]]:
@@ -108,11 +114,7 @@ def number(value: Any, digits: int = 3) -> str:
     if known == 0:
         return "0"
     if not 1e-4 <= abs(known) < 1e9:
-        return (
-            f"{known:.{digits - 1}g}".replace("-0", "−0")
-            if known < 0
-            else f"{known:.{digits - 1}g}"
-        )
+        return ("−" if known < 0 else "") + f"{abs(known):.{digits - 1}g}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(known))))
     return f"{known:,.{decimals}f}".replace("-", "−")
 

@@ -108,19 +108,13 @@ class FoldReport(Record):
 
     def costs(self) -> pd.DataFrame:
         """One row before and one after: what a pass costs; NaN where that is not known."""
-        rows = [
-            {
-                "form": form,
-                "parameters": cost.parameters,
-                "macs": cost.macs,
-                "flops": cost.flops,
-                "seconds": cost.seconds,
-                "images_per_second": cost.seconds and self.images / cost.seconds,
-            }
-            for form, cost in (("before", self.before), ("after", self.after))
-        ]
+        rows = []
+        for form, cost in (("before", self.before), ("after", self.after)):
+            rate = cost.seconds and self.images / cost.seconds
+            rows.append((form, cost.parameters, cost.macs, cost.flops, cost.seconds, rate))
         floats = ["macs", "flops", "seconds", "images_per_second"]
-        return pd.DataFrame(rows).astype(dict.fromkeys(floats, float))
+        frame = pd.DataFrame(rows, columns=["form", "parameters", *floats])
+        return frame.astype(dict.fromkeys(floats, float))
 
     def to_row(self) -> dict[str, Any]:
         """Everything, as JSON types."""
@@ -129,18 +123,17 @@ class FoldReport(Record):
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "FoldReport":
         """Make one of what `to_row` gave."""
-        return cls(
-            folded=tuple(Folded(**{**item, "into": tuple(item["into"])}) for item in row["folded"]),
-            refused=tuple(Refused(**item) for item in row["refused"]),
-            scaled_error=row["scaled_error"],
-            exact_error=row["exact_error"],
-            before=Cost(**row["before"]),
-            after=Cost(**row["after"]),
-            images=row["images"],
-            changes=tuple(Change(**item) for item in row["changes"]),
-            places=tuple(row["places"]),
-            facts=row["facts"],
-        )
+        folded = (each | {"into": tuple(each["into"])} for each in row["folded"])
+        parts: dict[str, Any] = {
+            "folded": tuple(Folded(**each) for each in folded),
+            "refused": tuple(Refused(**each) for each in row["refused"]),
+            "before": Cost(**row["before"]),
+            "after": Cost(**row["after"]),
+            "changes": tuple(Change(**each) for each in row["changes"]),
+            "places": tuple(row["places"]),
+        }
+        numbers = {key: row[key] for key in ("scaled_error", "exact_error", "images", "facts")}
+        return cls(**parts, **numbers)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from stiffnet.results.ranking import stiffest
 from stiffnet.results.record import Record
 from stiffnet.results.stored import read_step, read_summary, step_row, summary_row
 from stiffnet.results.view import StiffnessView, view_of
-from stiffnet.sealed import packed, unpacked
+from stiffnet.sealed import packed_fields, unpacked_fields
 from stiffnet.stiffness.given import Floats
 from stiffnet.stiffness.quantiles import ranks
 from stiffnet.stiffness.relate import relate
@@ -256,7 +256,7 @@ class StiffnessReport(Record):
             "notes": list(self.notes),
             "steps": [step_row(step) for step in self.steps],
             "summary": summary_row(self.summary),
-            "kept": {k: packed(v) for k, v in vars(self.kept).items() if v is not None},
+            "kept": packed_fields(self.kept),
         }
 
     @classmethod
@@ -266,7 +266,7 @@ class StiffnessReport(Record):
         return cls(
             steps=steps,
             summary=read_summary(row["summary"], steps),
-            kept=Samples(**{k: unpacked(v) for k, v in row["kept"].items()}),
+            kept=Samples(**unpacked_fields(row["kept"])),
             accuracy=row["accuracy"],
             classes=tuple(row["classes"]),
             facts=row["facts"],

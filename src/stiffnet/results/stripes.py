@@ -11,7 +11,7 @@ import pandas as pd
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
 from stiffnet.results.record import Record
-from stiffnet.sealed import packed, unpacked
+from stiffnet.sealed import packed, packed_fields, unpacked, unpacked_fields
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,7 +44,6 @@ class ModuleStripes:
 
 
 _NUMBERS = ("score", "cost")
-_ARRAYS = ("value_mean", "value_std", "input_mean", "input_std", "values", "inputs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,14 +120,14 @@ class StripeReport(Record):
 
 
 def _row(module: ModuleStripes) -> dict[str, Any]:
-    row = dict(vars(module))
-    row |= {name: row[name] if np.isfinite(row[name]) else None for name in _NUMBERS}
-    return row | {name: packed(row[name]) for name in _ARRAYS}
+    numbers = {name: getattr(module, name) for name in _NUMBERS}
+    known = {name: value if np.isfinite(value) else None for name, value in numbers.items()}
+    return packed_fields(module) | known
 
 
 def _module(row: dict[str, Any]) -> ModuleStripes:
     numbers = {name: np.nan if row[name] is None else row[name] for name in _NUMBERS}
-    return ModuleStripes(**{**row, **numbers, **{name: unpacked(row[name]) for name in _ARRAYS}})
+    return ModuleStripes(**unpacked_fields(row) | numbers)
 
 
 def _mean(values: Floats) -> float:

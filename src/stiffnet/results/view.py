@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 GRID = 61  # points along each threshold of the surfaces
 CURVES = 4  # stiffest and calmest inputs shown
+_SAME = ("title", "tns", "tns_se", "tns_steps", "increment_total", "increment_total_se", "notes",
+         "samples", "accuracy")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,17 +81,9 @@ def view_of(report: "StiffnessReport") -> StiffnessView:
     empty = np.zeros((len(m1), len(m2)))
     curves = len(kept) and report.tns_steps  # else all have the same total, or none
     return StiffnessView(
-        title=report.title,
+        **{name: getattr(report, name) for name in _SAME},
         facts=dict(report.facts),
-        tns=report.tns,
-        tns_se=report.tns_se,
-        tns_steps=report.tns_steps,
-        increment_total=report.increment_total,
-        increment_total_se=report.increment_total_se,
-        notes=report.notes,
-        samples=report.samples,
         kept=len(kept),
-        accuracy=report.accuracy,
         steps=report.to_frame(),
         stages=report.stages(),
         m1=m1,

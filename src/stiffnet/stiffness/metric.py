@@ -66,19 +66,10 @@ class StiffnessMetric(Metric):
 
     layout: Tensor
     samples: Tensor
-    nsi_sum: Tensor
-    nsi_squares: Tensor
-    increment_sum: Tensor
-    increment_squares: Tensor
     nsi_min: Tensor
     nsi_max: Tensor
     histogram: Tensor
     tns_sum: Tensor
-    tns_squares: Tensor
-    increment_tns_sum: Tensor
-    increment_tns_squares: Tensor
-    stage_sum: Tensor
-    stage_squares: Tensor
 
     def __init__(self, stages: Sequence[int], counted: Sequence[bool], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -103,17 +94,14 @@ class StiffnessMetric(Metric):
         layout = torch.tensor(self._layout, dtype=torch.int64, device=self._device)
         self.add_state("layout", default=layout, dist_reduce_fx=_agreed)
         add("samples")
-        for name in ("nsi", "increment"):
-            add(f"{name}_sum", self._steps)
-            add(f"{name}_squares", self._steps)
         add("nsi_min", self._steps, reduce="min", fill=math.inf)
         add("nsi_max", self._steps, reduce="max", fill=-math.inf)
         add("histogram", self._steps, BINS)
-        for name in ("tns", "increment_tns"):
-            add(f"{name}_sum")
-            add(f"{name}_squares")
-        add("stage_sum", len(self._stage_ids))
-        add("stage_squares", len(self._stage_ids))
+        each, stages = (self._steps,), (len(self._stage_ids),)
+        shapes = {"nsi": each, "increment": each, "tns": (), "increment_tns": (), "stage": stages}
+        for name, shape in shapes.items():
+            add(f"{name}_sum", *shape)
+            add(f"{name}_squares", *shape)
 
     def update(self, nsi: Tensor | ArrayLike, increment: Tensor | ArrayLike | None = None) -> None:
         """Add a batch; a bad one is refused before anything has changed.
@@ -178,18 +166,7 @@ class StiffnessMetric(Metric):
                 self.unsync()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Draw one value of ``compute``, or several as a series, with matplotlib.
-
-        Args:
-            val: A value, or a list of them; None draws what ``compute`` returns now.
-            ax: The matplotlib axes to draw on; None makes a figure.
-
-        Returns:
-            The figure (None if ``ax`` was given) and the axes.
-
-        Raises:
-            ModuleNotFoundError: If matplotlib is not installed.
-        """
+        """Draw one value of ``compute`` or a list of them with matplotlib, on ``ax`` if given."""
         return self._plot(val, ax)
 
     @torch.jit.unused

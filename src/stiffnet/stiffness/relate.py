@@ -174,14 +174,8 @@ def rank_models(
             f"give one of each for at least {_FEWEST} models."
         )
     row = _correlations(x, y)
-    return ModelRanking(
-        names=labels,
-        spearman=row["spearman"],
-        spearman_p=row["spearman_p"],
-        kendall=row["kendall"],
-        kendall_p=row["kendall_p"],
-        note=row["note"],
-    )
+    found = ("spearman", "spearman_p", "kendall", "kendall_p", "note")
+    return ModelRanking(labels, **{key: row[key] for key in found})
 
 
 def _column(name: str, values: "Tensor | ArrayLike") -> Floats:

@@ -55,15 +55,7 @@ def moments(sums: Floats, squares: Floats, count: int) -> tuple[Floats, Floats |
     """Mean and sample standard deviation (divisor N - 1) from a sum and a sum of squares.
 
     The relative error of the deviation is about 1e-16 (mean / deviation)²; a difference that
-    rounding made negative is zero.
-
-    Args:
-        sums: Sum over the samples, for each quantity.
-        squares: Sum of the squares.
-        count: Number of samples, at least one.
-
-    Returns:
-        Arrays of their own memory; None for the deviation of one sample.
+    rounding made negative is zero. One sample has no deviation: None. The arrays are new.
 
     Example:
         >>> moments(np.array([6.0]), np.array([20.0]), 2)

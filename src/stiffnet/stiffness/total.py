@@ -83,16 +83,7 @@ def stage_tns(nsi: ArrayLike, stages: Stages) -> Floats: ...
 def stage_tns(nsi: Any, stages: Stages) -> Any:
     r"""Each stage's own total stiffness $m_s\,(m_s/\mu_s - 1)$, before the union is taken.
 
-    Args:
-        nsi: (samples, steps) indices of the steps that count.
-        stages: The stage of each step.
-
-    Returns:
-        (samples, distinct stages) in float64, the stages in ascending order.
-
-    Raises:
-        StepError: If the shapes do not fit, there is no step, or an index is negative.
-        NonFiniteError: If an index is NaN or infinite.
+    Takes and refuses what ``tns`` does, and gives (samples, distinct stages), in ascending order.
 
     Example:
         >>> stage_tns(np.array([[1.0, 1.0, 4.0, 5.0, 3.0]]), [1, 1, 1, 2, 2])
@@ -160,21 +151,8 @@ def proportion(
     $$\hat p(M_1, M_2) = \frac{1}{L}\, \mathbb{E}\, \#\{t :
       \zeta_t \ge \max(\mu_{s(t)} (1 + M_1),\, M_2)\}$$
 
-    Exact counts, with the conventions of ``delta``. L is the number of columns given.
-
-    Args:
-        nsi: (samples, steps) indices of the steps that count.
-        stages: The stage of each step.
-        m1: Excesses over the stage mean, a number or a list of them, none negative.
-        m2: Absolute thresholds, likewise.
-        errors: Also give standard errors, which take most of the time on a fine grid.
-
-    Returns:
-        The estimate on the grid: (len(m1), len(m2)), a plain number dropping its axis.
-
-    Raises:
-        StepError: If the shapes do not fit, or there is no step, no sample, or a bad threshold.
-        NonFiniteError: If an index is NaN or infinite.
+    Exact counts, with the conventions, arguments and errors of ``delta``. L is the number of
+    columns given. Standard errors, which take most of the time on a fine grid, can be left out.
 
     Example:
         >>> proportion(np.array([[1.0, 1.0, 4.0, 2.0]]), [1, 1, 1, 1], 0.0, [0.0, 3.0]).value
