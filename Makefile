@@ -26,6 +26,7 @@ lint: install
 
 benchmarks: install
 	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/attention.py

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stiffnet.attention import register_attention as register_attention
     from stiffnet.attention.asr import asr as asr
     from stiffnet.fold.fold import fold as fold
+    from stiffnet.fold.result import FoldResult as FoldResult
     from stiffnet.network.attach import (
         Attachment as Attachment,
         attach as attach,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from stiffnet.observe.growth import growth as growth
     from stiffnet.observe.measure import measure as measure
     from stiffnet.observe.stripes import stripes as stripes
-    from stiffnet.results.fold import FoldResult as FoldResult
     from stiffnet.results.stiffness import StiffnessReport as StiffnessReport
     from stiffnet.results.stripes import StripeReport as StripeReport
     from stiffnet.stiffness.metric import StiffnessMetric as StiffnessMetric
@@ -42,15 +42,16 @@ if TYPE_CHECKING:
     from stiffnet.stiffness.total import tns as tns
     from stiffnet.train.freeze import freeze_attention as freeze_attention
     from stiffnet.trajectory.record import Trajectory as Trajectory, record as record
-    from stiffnet.trajectory.steps import Step as Step, steps as steps
+    from stiffnet.trajectory.step import Step as Step
+    from stiffnet.trajectory.steps import steps as steps
 
     __version__: str
 
 _HOME = {
     "Attachment": "stiffnet.network.attach",
-    "FoldResult": "stiffnet.results.fold",
+    "FoldResult": "stiffnet.fold.result",
     "Position": "stiffnet.network.positions",
-    "Step": "stiffnet.trajectory.steps",
+    "Step": "stiffnet.trajectory.step",
     "StiffnessMetric": "stiffnet.stiffness.metric",
     "StiffnessReport": "stiffnet.results.stiffness",
     "StripeReport": "stiffnet.results.stripes",

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from stiffnet.report.view import Curve, StiffnessView
+from stiffnet.results.view import Curve, StiffnessView
 
 RESNET = ((18, (16, 32, 32)), (18, (32, 16, 16)), (18, (64, 8, 8)))
 VIT = ((24, (197, 384)),)

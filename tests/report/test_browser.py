@@ -7,7 +7,7 @@ import pytest
 from report.browser import CHROMIUM, browser
 from report.cases import VIT, poisoned, view
 from report.payloads import PAYLOADS
-from stiffnet.report.page import stiffness_page
+from stiffnet.report.page import page as drawn
 from stiffnet.report.text import clean
 
 pytestmark = [
@@ -28,7 +28,7 @@ def shown(tab, tmp_path):
         tab.problems.clear()
         tab.requests.clear()
         path = tmp_path / "page.html"
-        path.write_text(stiffness_page(views, heading=heading), encoding="utf-8")
+        path.write_text(drawn(views, heading=heading), encoding="utf-8")
         tab.open(path, **options)
         return tab
 

@@ -7,8 +7,8 @@ from naming import case
 from report.cases import poisoned, thin, view
 from report.parsed import Parsed, strings
 from report.payloads import PAYLOADS
-from stiffnet.report.page import stiffness_page
-from stiffnet.report.plots import nsi_figure
+from stiffnet.report.page import page as drawn
+from stiffnet.report.stiffness_plots import nsi_figure
 from stiffnet.report.text import clean
 
 OWN_TAGS = {"<b>", "</b>", "<br>", "<extra>", "</extra>"}
@@ -23,7 +23,7 @@ def _short(short_plotly):
 
 @cache
 def page_with(payload, views):
-    return stiffness_page([poisoned(payload, BASE)] * views, heading=payload)
+    return drawn([poisoned(payload, BASE)] * views, heading=payload)
 
 
 @cache

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import stiffnet.report
+import stiffnet
 from report.cases import RESNET, VIT, thin, view
 from report.parsed import Parsed, colours
 from stiffnet.report.frame import json_block
-from stiffnet.report.page import stiffness_page
+from stiffnet.report.page import page as drawn
 from stiffnet.report.theme import TO_DARK
 
 SMALL = ((3, (16, 8, 8)), (2, (32, 4, 4)))
@@ -26,7 +26,7 @@ def small(**options):
 
 
 def test_the_policy_names_exactly_the_scripts_of_the_page():
-    page = Parsed(stiffness_page([small()], heading="one"))
+    page = Parsed(drawn([small()], heading="one"))
     hashes = {
         "'sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() + "'"
         for code in page.code
@@ -41,7 +41,7 @@ def test_the_policy_names_exactly_the_scripts_of_the_page():
 def test_the_whole_page_is_below_its_limit_with_a_thousand_labels_and_long_networks():
     deep = tuple((54, (64 * 2**i, 32, 32)) for i in range(3))
     views = [view(deep, samples=9, labels=1000, seed=i, title=f"run {i}") for i in range(3)]
-    page = stiffness_page(views, heading="large")
+    page = drawn(views, heading="large")
     assert len(page.encode()) < 20e6
     assert page.count("plotly.js v") == 1  # the library is in it once
 
@@ -57,7 +57,7 @@ def test_the_library_cannot_end_its_own_script():
 
 def test_nothing_can_be_sent_anywhere(short_plotly):
     """What a page does not name, `default-src 'none'` forbids: connections, frames, workers."""
-    policy = Parsed(stiffness_page([small()], heading="one")).policy
+    policy = Parsed(drawn([small()], heading="one")).policy
     rules = dict(rule.strip().partition(" ")[::2] for rule in policy.split(";"))
     scripts = rules.pop("script-src").split()
     assert all(source.startswith("'sha256-") for source in scripts)
@@ -70,21 +70,45 @@ def test_nothing_can_be_sent_anywhere(short_plotly):
     }
 
 
-RESULTS = {"stiffness", "stored"}  # they compute statistics with torch, and draw nothing
-
-
-def test_the_room_loads_neither_torch_nor_a_model():
-    folder = Path(stiffnet.report.__file__).parent
-    names = {path.stem for path in folder.glob("*.py")} - {"__init__"} - RESULTS
-    assert {"page", "terminal", "stripe_page", "stripes", "plots", "folded"} <= names
-    code = (
-        f"import sys, {', '.join(f'stiffnet.report.{name}' for name in sorted(names))}; "
-        "print([m for m in ('torch', 'timm', 'torchvision') if m in sys.modules])"
-    )
-    source = str(folder.parents[1])
+def test_reports_are_read_and_drawn_without_torch(tmp_path):
+    earlier = Path(__file__).parents[1] / "earlier"
+    code = f"""
+import sys
+from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.results.stripes import StripeReport
+from stiffnet.report.page import page
+from rich.console import Console
+read = [StiffnessReport.load({str(earlier / "measured/report.json")!r}),
+        StripeReport.load({str(earlier / "striped/stripes.json")!r})]
+assert len(page(read)) > 100_000
+for each in read:
+    Console(quiet=True).print(each)
+    again = type(each).load(each.save("again.json"))
+    assert again.to_json() == each.to_json()
+print([m for m in ("torch", "timm", "torchvision") if m in sys.modules])
+"""
+    source = str(Path(stiffnet.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+@pytest.mark.parametrize("room", ["report", "results"])
+def test_the_room_loads_neither_torch_nor_a_model(room):
+    source = Path(stiffnet.__file__).parents[1]
+    files = [path.stem for path in (source / "stiffnet" / room).glob("*.py")]
+    names = [f"stiffnet.{room}.{name}" for name in files if name != "__init__"]
+    code = (
+        f"import sys, stiffnet.{room}, {', '.join(names)}; "
+        "print([m for m in ('torch', 'timm', 'torchvision') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
     )
@@ -105,7 +129,7 @@ def test_the_room_loads_neither_torch_nor_a_model():
     ids=["one", "two", "different steps", "one step", "one sample", "bare", "seven"],
 )
 def test_every_figure_has_its_place_and_every_place_its_figure(short_plotly, views):
-    page = Parsed(stiffness_page(views, heading="a page"))
+    page = Parsed(drawn(views, heading="a page"))
     places = [a["id"] for t, a in page.elements if a.get("class") == "plot"]
     assert sorted(places) == sorted(page.data["figures"])
     identifiers = page.attribute("id")
@@ -118,25 +142,25 @@ def test_every_figure_has_its_place_and_every_place_its_figure(short_plotly, vie
 
 
 def test_notes_are_on_the_page_and_escaped(short_plotly):
-    page = stiffness_page([replace(small(), notes=("mind <b>this</b>",))], heading="x")
+    page = drawn([replace(small(), notes=("mind <b>this</b>",))], heading="x")
     assert '<p class="warning">mind &lt;b&gt;this&lt;/b&gt;</p>' in page
 
 
 def test_hollow_points_are_explained_by_what_is_true_of_all_of_them(short_plotly):
     """The first step of a vision transformer's only stage has an identity for its shortcut."""
-    words = " ".join(stiffness_page([view(VIT, samples=8)], heading="x").split())
+    words = " ".join(drawn([view(VIT, samples=8)], heading="x").split())
     assert "Hollow points are steps that TNS leaves out: the first of each stage." in words
 
 
 def test_the_total_of_increments_has_a_tile_where_there_are_gates(short_plotly):
-    gated, plain = (stiffness_page([small(attention=a)], heading="x") for a in (True, False))
+    gated, plain = (drawn([small(attention=a)], heading="x") for a in (True, False))
     assert "<dt>Total of increments</dt>" in gated
     assert "<dt>Total of increments</dt>" not in plain
 
 
 def test_networks_with_the_same_steps_share_a_chart_and_others_do_not(short_plotly):
-    same = Parsed(stiffness_page([small(), small(seed=1)], heading="x")).data["figures"]
-    other = Parsed(stiffness_page([small(), view(VIT, samples=8)], heading="x")).data["figures"]
+    same = Parsed(drawn([small(), small(seed=1)], heading="x")).data["figures"]
+    other = Parsed(drawn([small(), view(VIT, samples=8)], heading="x")).data["figures"]
     assert [place for place in same if place.startswith("nsi")] == ["nsi-0"]
     assert [place for place in other if place.startswith("nsi")] == ["nsi-0", "nsi-1"]
 
@@ -148,7 +172,7 @@ def test_a_missing_number_is_null_in_data_and_a_dash_in_tables(short_plotly):
     broken = replace(
         base, steps=steps, labels=labels, delta=base.delta * np.nan, tns_se=float("nan")
     )
-    text = stiffness_page([broken], heading="x")
+    text = drawn([broken], heading="x")
     page = Parsed(text)  # reading its data refuses NaN
     assert page.data["figures"]["nsi-0"]["data"]
     assert "–" in [piece.strip() for piece in page.texts]
@@ -168,7 +192,7 @@ def test_what_is_no_number_is_null(value):
 
 def test_the_tables_hold_every_row_and_sort_by_full_precision(short_plotly):
     shown = view(RESNET, samples=10)
-    page = Parsed(stiffness_page([shown], heading="x"))
+    page = Parsed(drawn([shown], heading="x"))
     values = {float(value) for value in page.attribute("data-value")}
     assert {float(v) for v in shown.steps["nsi_mean"]} <= values
     assert {float(v) for v in shown.labels["tns"]} <= values
@@ -179,7 +203,7 @@ def test_the_tables_hold_every_row_and_sort_by_full_precision(short_plotly):
 
 def test_every_colour_of_a_figure_has_a_dark_counterpart(short_plotly):
     views = [small(title=str(i), seed=i, attention=True) for i in range(7)]
-    figures = Parsed(stiffness_page(views, heading="x")).data["figures"]
+    figures = Parsed(drawn(views, heading="x")).data["figures"]
     used = set(colours(figures)) - {"rgba(0, 0, 0, 0)"}
     assert used
     assert used <= set(TO_DARK)

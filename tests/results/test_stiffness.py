@@ -11,7 +11,8 @@ from rich.console import Console
 from reference import stiffness as reference
 from stiffnet.errors import CorruptFileError, StepError, StorageError
 from stiffnet.observe.measure import measure
-from stiffnet.results.stiffness import StiffnessReport, page
+from stiffnet.report.page import page
+from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.sealed import sealed
 from tolerances import RTOL
 from trajectory.networks import known_rates
@@ -220,6 +221,38 @@ def test_a_quantile_does_not_depend_on_how_much_was_kept(samples):
 class Cubed(torch.nn.Module):
     def forward(self, x):
         return x**3
+
+
+def test_what_is_shown_is_counted_once(report, tmp_path, monkeypatch, short_plotly):
+    """By the terminal, the page, and pages under other titles."""
+    counted = []
+
+    def count(self):
+        counted.append(self)
+        return relate(self)
+
+    relate = StiffnessReport.relate
+    monkeypatch.setattr(StiffnessReport, "relate", count)
+    shown(report)
+    report.html(tmp_path / "x.html")
+    assert "another title" in page([report], titles=["another title"])
+    assert report.view("another title").title == "another title"
+    assert report.view().title == "two stages"
+    assert counted == [report]
+
+
+def test_the_stiffest_steps_are_the_counted_ones_of_the_largest_mean(report):
+    found = report.stiffest_steps(2)
+    counted = report.to_frame().query("counted").sort_values("nsi_mean", ascending=False)
+    pd.testing.assert_frame_equal(found, counted.head(2))
+    assert len(report.stiffest_steps(99)) == 4
+
+
+def test_the_file_says_fold_where_a_site_says_entries(report):
+    """As files did before, so that either version reads the other's."""
+    [site, *_] = [step["state_at"] for step in json.loads(report.to_json())["steps"]]
+    assert site["fold"] == report.steps[0].state_at.entries
+    assert "entries" not in site
 
 
 def test_several_reports_share_a_page(report, short_plotly):

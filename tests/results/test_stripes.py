@@ -17,8 +17,8 @@ from observe.stripe_cases import poisoned, report
 from report.parsed import Parsed, colours, strings
 from report.payloads import PAYLOADS
 from stiffnet.errors import CorruptFileError, StorageError
-from stiffnet.report.stripe_page import stripe_page
-from stiffnet.report.stripe_plots import CHANNELS, chosen_channels
+from stiffnet.report.page import page as drawn
+from stiffnet.report.stripes_plots import CHANNELS, chosen_channels
 from stiffnet.report.text import clean
 from stiffnet.report.theme import TO_DARK
 from stiffnet.results.stripes import StripeReport
@@ -26,13 +26,8 @@ from stiffnet.results.stripes import StripeReport
 OWN_TAGS = {"<b>", "</b>", "<br>", "<extra>", "</extra>"}
 
 
-@pytest.fixture
-def _short(monkeypatch):
-    monkeypatch.setattr("stiffnet.report.frame.get_plotlyjs", lambda: "window.Plotly = {};")
-
-
 def parsed(made):
-    return Parsed(stripe_page(made.view(), heading=made.facts["model"]))
+    return Parsed(drawn([made], heading=made.facts["model"]))
 
 
 def assert_same(one, other):
@@ -111,12 +106,12 @@ def test_the_policy_names_exactly_the_scripts_of_the_page():
     }
     (allowed,) = re.findall(r"script-src ([^;]*)", page.policy)
     assert set(allowed.split()) == hashes
-    assert len(hashes) == 3
+    assert len(hashes) == 2
     assert page.policy.startswith("default-src 'none';")
 
 
 @pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short_plotly")
 def test_the_page_has_no_address_outside_itself(whole):
     made = report(whole=whole)
     path = made.html("page.html", heading="Stripes")
@@ -128,7 +123,7 @@ def test_the_page_has_no_address_outside_itself(whole):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short_plotly")
 def test_a_figure_for_each_place_and_a_place_for_each_figure(whole):
     page = parsed(report(whole=whole))
     places = [a["id"] for t, a in page.elements if "plot" in a.get("class", "").split()]
@@ -136,13 +131,13 @@ def test_a_figure_for_each_place_and_a_place_for_each_figure(whole):
     assert len(places) == (2 + 2 + 3 * 3 if whole else 2 + 2 * 3)
 
 
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short_plotly")
 def test_every_colour_has_a_dark_counterpart():
     used = set(colours(parsed(report()).data["figures"]))
     assert {colour for colour in used if colour.startswith("#")} <= set(TO_DARK)
 
 
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short_plotly")
 def test_pictures_are_the_values_and_a_missing_one_is_a_gap():
     made = report()
     z = parsed(made).data["figures"]["values-1"]["data"][0]["z"]
@@ -158,7 +153,7 @@ def test_wide_modules_are_thinned_out():
     assert max(chosen_channels(1000)) < 1000
 
 
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short_plotly")
 def test_what_a_user_wrote_is_text_and_nothing_else():
     harmless = parsed(poisoned("a harmless word"))
     for payload in PAYLOADS:

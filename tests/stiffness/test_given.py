@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness import StiffnessMetric, delta, proportion, rank_models, relate, tns
+from stiffnet.stiffness.metric import StiffnessMetric
+from stiffnet.stiffness.relate import rank_models, relate
+from stiffnet.stiffness.total import delta, proportion, tns
 from tolerances import RTOL
 
 ROWS = [[1.0, 1.0, 4.0], [1.0, 2.0, 3.0], [2.0, 5.0, 1.0], [1.0, 1.0, 1.0]]

@@ -12,8 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness import index_from_norms, stiffness_index
-from stiffnet.stiffness.index import indices_from_norms
+from stiffnet.stiffness.index import index_from_norms, indices_from_norms, stiffness_index
 from stiffnet.trajectory.norms import sample_norms
 from tolerances import RTOL
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings, strategies as st
 
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness import QUANTILES, StiffnessMetric
+from stiffnet.stiffness.metric import StiffnessMetric
+from stiffnet.stiffness.quantiles import QUANTILES
 from tolerances import RTOL
 
 STAGES = [0, 0, 0, 4, 4, 4]
@@ -233,7 +234,7 @@ import json, sys
 import numpy as np, torch, torch.distributed as dist
 from datetime import timedelta
 from stiffnet.errors import StepError
-from stiffnet.stiffness import StiffnessMetric
+from stiffnet.stiffness.metric import StiffnessMetric
 
 folder, rank = sys.argv[1], int(sys.argv[2])
 torch.set_num_threads(1)

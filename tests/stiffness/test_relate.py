@@ -11,8 +11,7 @@ from scipy import stats
 
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness import rank_models, relate
-from stiffnet.stiffness.relate import holm
+from stiffnet.stiffness.relate import holm, rank_models, relate
 from tolerances import RTOL
 
 COLUMNS = [

@@ -14,7 +14,7 @@ from torchmetrics.wrappers import MinMaxMetric
 
 from reference import stiffness as reference
 from stiffnet.errors import StepError
-from stiffnet.stiffness import StiffnessMetric
+from stiffnet.stiffness.metric import StiffnessMetric
 from tolerances import RTOL
 
 STEPS = 4

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness import delta, proportion, stage_tns, tns
+from stiffnet.stiffness.total import delta, proportion, stage_tns, tns
 from tolerances import RTOL
 
 ALL = settings(derandomize=True, deadline=None)
@@ -275,3 +275,13 @@ def test_refuses_bad_thresholds_and_no_samples(function):
             function(nsi, [0, 0], m1, m2)
     with pytest.raises(StepError, match="at least one row"):
         function(nsi[:0], [0, 0], 0.0, 0.0)
+
+
+@pytest.mark.parametrize("samples", [1, 7])
+def test_a_proportion_does_not_depend_on_whether_its_error_is_asked_for(samples):
+    nsi = np.random.default_rng(3).gamma(2.0, size=(samples, 5))
+    grid = [0.7, 0.0, 0.2, 0.7], [1.0, 0.0, 2.5]
+    whole, bare = (proportion(nsi, [0, 0, 1, 1, 1], *grid, errors=e) for e in (True, False))
+    np.testing.assert_array_equal(bare.value, whole.value)
+    assert bare.standard_error is None
+    assert (whole.standard_error is None) == (samples == 1)

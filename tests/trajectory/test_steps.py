@@ -336,9 +336,9 @@ def test_samples_may_lie_along_any_axis_or_be_folded_into_it():
             return x.transpose(0, 1)
 
     [step] = steps(SequenceFirst(), torch.rand(6, 6, 8))
-    assert (step.state_at.axis, step.state_at.fold, step.shape) == (1, 1, (6, 8))
+    assert (step.state_at.axis, step.state_at.entries, step.shape) == (1, 1, (6, 8))
     [step] = found(lambda m, x: (lambda y: y + m.a(y).relu())(x.flatten(0, 1)), torch.rand(3, 5, 8))
-    assert (step.state_at.axis, step.state_at.fold, step.shape) == (0, 5, (5, 8))
+    assert (step.state_at.axis, step.state_at.entries, step.shape) == (0, 5, (5, 8))
 
 
 def test_a_block_called_twice_has_its_additions_numbered_on():

@@ -22,8 +22,8 @@ def demo(
     Takes about two minutes, and ends with an HTML page.
     """
     from stiffnet.jobs.demo import demo as job
-    from stiffnet.jobs.pages import saving_of
-    from stiffnet.report.text import number as written
+    from stiffnet.report.forms import saving
+    from stiffnet.report.text import number as written, plain
 
     made = job(out, seed=seed, watcher=Terminal())
     before, after = made.before, made.after
@@ -31,7 +31,7 @@ def demo(
     print(
         f"TNS went from {written(before.tns)} to {written(after.tns)}, "
         f"accuracy from {before.accuracy:.1%} to {after.accuracy:.1%}.\n"
-        f"{saving_of(made.forms)}\n"
+        f"{plain(saving(made.forms))}\n"
         f"Measure it again: {_measure(made.final)}\n"
         f"Or folded:        {_measure(made.folded)}\n"
         f"The report: {made.files[-1]}"

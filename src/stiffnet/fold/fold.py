@@ -15,10 +15,11 @@ from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates
 from stiffnet.fold.merge import merge_norms
 from stiffnet.fold.proof import Proof
+from stiffnet.fold.result import FoldResult
 from stiffnet.nested import tensors_in
 from stiffnet.network.deployed import Change
 from stiffnet.network.example import example_for
-from stiffnet.results.fold import FoldReport, FoldResult, Refused, as_folded
+from stiffnet.results.fold import FoldReport, Refused, as_folded
 from stiffnet.trajectory.batch import as_arguments
 from stiffnet.trajectory.wrappers import unready
 

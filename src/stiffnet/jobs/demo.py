@@ -9,7 +9,6 @@ from stiffnet.data.digits import digits
 from stiffnet.data.images import ImageSet
 from stiffnet.fold.cost import costs
 from stiffnet.fold.fold import fold
-from stiffnet.jobs.pages import page_of
 from stiffnet.jobs.places import check_places, refuse_strangers, write
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.train import followed
@@ -18,7 +17,8 @@ from stiffnet.network.folded import write_folded
 from stiffnet.network.load import LoadedModel, open_model
 from stiffnet.network.model_folder import Fact
 from stiffnet.observe.measure import measure
-from stiffnet.report.folded import FoldView, Form
+from stiffnet.report.page import page
+from stiffnet.results.fold import Form, Forms
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import build_recipe
@@ -45,7 +45,7 @@ class Demo:
 
     before: StiffnessReport
     after: StiffnessReport
-    forms: FoldView
+    forms: Forms
     final: Path
     """The trained network."""
     folded: Path
@@ -82,11 +82,9 @@ def demo(out: Spec = "demo", *, seed: int = 0, watcher: Watcher = SILENT) -> Dem
     before = _look(untrained.model, trained, test, f"random, seed {seed}", watcher)
     after = _look(trained.model, trained, test, f"trained for {recipe.epochs} epochs", watcher)
     forms = _fold(trained, after, test, folder / "folded", source=final, watcher=watcher)
-    shown = page_of(
-        before,
-        after,
-        forms,
-        titles=["before training", "after training"],
+    shown = page(
+        [forms, before, after],
+        titles=["", "before training", "after training"],
         heading=f"{MODEL} with {ATTENTION} on digits: trained, measured, folded",
     )
     texts = (before.to_json(), after.to_json(), shown)
@@ -122,7 +120,7 @@ def _fold(
     *,
     source: Path,
     watcher: Watcher = SILENT,
-) -> FoldView:
+) -> Forms:
     """Write the folded network, and run it as it was written, beside the trained and the fused."""
     [(images, _)] = test.batches(trained.preparation, batch_size=TIMED, limit=TIMED)
     folded, fused = (fold(trained.model, images, fuse=fuse, passes=0) for fuse in (False, True))
@@ -148,7 +146,7 @@ def _fold(
             ("as trained", *models), accuracies, taken, errors, strict=True
         )
     )
-    return FoldView(tuple(forms), tested=len(test), batch=len(images), passes=PASSES)
+    return Forms(tuple(forms), tested=len(test), batch=len(images), passes=PASSES)
 
 
 def _is_demo(path: Path, recipe: Recipe) -> bool:

@@ -12,13 +12,13 @@ from stiffnet.data.classes import ClassNames
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet, part_of
 from stiffnet.devices import make_fabric
-from stiffnet.jobs.pages import page_of
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
 from stiffnet.network.load import LoadedModel
 from stiffnet.observe.measure import logit_width, measure as look
+from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport
 
 FILES = ("report.json", "report.html")
@@ -106,7 +106,7 @@ def measure(
     if not fabric.is_global_zero:
         return Measured(report, ())
     watcher.found(report)
-    texts = (report.to_json(), page_of(report))
+    texts = (report.to_json(), page([report]))
     return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
 
 

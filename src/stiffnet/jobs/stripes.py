@@ -6,13 +6,13 @@ from pathlib import Path
 from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
-from stiffnet.jobs.pages import page_of
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.epochs import stripes_over_epochs
 from stiffnet.observe.growth import growth as follow
 from stiffnet.observe.stripes import stripes as look
+from stiffnet.report.page import page
 from stiffnet.results.drift import Drift
 from stiffnet.results.stripes import StripeReport
 from stiffnet.train.run_folder import RunFolder
@@ -97,7 +97,7 @@ def stripes(
     if weights is None and subject.run is not None:
         report = report.adding(drift=_drift(subject.run, watcher))
     watcher.found(report)
-    shown = page_of(report, heading=f"Attention in {loaded.name} on {images.name}")
+    shown = page([report], heading=f"Attention in {loaded.name} on {images.name}")
     texts = (report.to_json(), shown)
     return Striped(report, write(folder, dict(zip(FILES, texts, strict=True))))
 

@@ -8,31 +8,20 @@ one of the same kind gives the structure into which the deployed weights load.
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from timm.layers import BatchNormAct2d
 from torch import nn
 
 from stiffnet.errors import FoldError
+from stiffnet.results.changes import Change as Change
 
 METHODS = ("fuse", "reparameterize", "switch_to_deploy")
 """timm's convention, in its order: the first gives a new module, the others change their own."""
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)
 """The norms that can be merged; a class derived from one of them may do something else."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change of a network's structure."""
-
-    kind: Literal["branches", "norm"]
-    path: str
-    """Of the module with the branches, or of the norm."""
-    into: str = ""
-    """Of the layer that took the norm in."""
 
 
 def changed(model: nn.Module, changes: Iterable[Change]) -> nn.Module:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from stiffnet.errors import StepError
+from stiffnet.results.ranking import stiffest
 from stiffnet.trajectory.steps import Step
 
 Where = str | Iterable[str] | Callable[[Any], bool]
@@ -90,12 +91,10 @@ def top_k(report: Measured, k: int) -> tuple[str, ...]:
     Raises:
         StepError: If the network has fewer steps that count, or `k` is less than one.
     """
-    values = report.summary.nsi_mean
-    counted = [i for i, step in enumerate(report.steps) if step.counted]
-    if not 1 <= k <= len(counted):
+    ranked = stiffest(report.summary.nsi_mean, [step.counted for step in report.steps])
+    if not 1 <= k <= len(ranked):
         raise StepError(
-            f"`top_k` was asked for {k} steps, and {len(counted)} of the report's steps count. "
-            f"Ask for 1 to {len(counted)}."
+            f"`top_k` was asked for {k} steps, and {len(ranked)} of the report's steps count. "
+            f"Ask for 1 to {len(ranked)}."
         )
-    ranked = sorted(counted, key=lambda i: -float(values[i]))[:k]
-    return tuple(report.steps[i].name for i in sorted(ranked))
+    return tuple(report.steps[i].name for i in sorted(ranked[:k]))

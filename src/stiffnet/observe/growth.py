@@ -134,7 +134,7 @@ def _measured(
     columns = []
     for step, one, other in zip(steps, clean.additions, noisy.additions, strict=True):
         site = step.state_at
-        after = sample_norms(other.sum - one.sum, axis=site.axis, fold=site.fold).cpu()
+        after = sample_norms(other.sum - one.sum, axis=site.axis, fold=site.entries).cpu()
         _refuse(~torch.isfinite(after / given), step)
         columns.append((after / given).log())
     return torch.stack(columns, dim=1)
@@ -172,7 +172,7 @@ class _Local:
                 norm = jacobian_norm(
                     value,
                     (edge, state),
-                    (layout, Layout(site.axis, site.fold)),
+                    (layout, Layout(site.axis, site.entries)),
                     iterations=iterations,
                     generator=random,
                 )
@@ -185,7 +185,7 @@ class _Local:
                 _refuse(~torch.isfinite(norm), step)
                 kept.append(norm.cpu())
             state, edge = added.sum, added.edge
-            layout = Layout(step.state_at.axis, step.state_at.fold)
+            layout = Layout(step.state_at.axis, step.state_at.entries)
 
 
 def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]:
@@ -196,7 +196,7 @@ def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]
     if added.rate.shape != added.increment.shape:
         return torch.ones(samples, dtype=torch.float64), added.increment, step.state_at
     site = step.rate_at
-    rows = Layout(site.axis, site.fold).rows
+    rows = Layout(site.axis, site.entries).rows
     rate, increment = rows(added.rate.detach()), rows(added.increment.detach())
     factors = torch.where(rate != 0, increment / rate, 0.0)
     return factors.abs().amax(dim=1).cpu(), added.rate, site

@@ -1,1 +1,1 @@
-"""Rows in; a page, figures or terminal tables out. No model is ever loaded here."""
+"""Results in; tables, plots and one self-contained page out. Never a model, never torch."""

@@ -13,46 +13,37 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from stiffnet.report.findings import Sentence, Strong
-from stiffnet.report.text import clean, finite
+from stiffnet.report.blocks import Block, Plot, Section, all_blocks
+from stiffnet.report.text import clean, finite, pieces
 from stiffnet.report.theme import TO_DARK
 
 _DIGITS = 5  # significant digits of a number in a figure: more than a screen can show
 
 
-def framed(
-    template: str,
-    figures: dict[str, Any],
-    *,
-    heading: str,
-    scripts: Sequence[str] = (),
-    styles: Sequence[str] = (),
-    **content: Any,
-) -> str:
-    """Return a whole page: a template of ours with its figures, scripts and styles inside.
+def framed(sections: Sequence[Section], *, heading: str, lead: Sequence[Block], **said: Any) -> str:
+    """Return a whole page of sections of blocks, with its figures, scripts and style inside.
 
-    The page carries its own scripts, styles and data and asks nothing of any server; its
-    content-security policy lets no script run but those that it names by their hash.
-
-    Args:
-        template: Its file name.
-        figures: What is drawn at which place, as `go.Figure.to_plotly_json` gives it.
-        heading: What the page is about.
-        scripts: Names of scripts that run before the one that draws.
-        styles: Names of style sheets beyond the common one.
-        **content: Everything else that the template shows; it escapes all of it.
+    The page carries its own scripts, style and data and asks nothing of any server; its
+    content-security policy lets no script run but those that it names by their hash. The template
+    escapes all that it is given.
     """
-    code = [get_plotlyjs(), *map(_asset, scripts), _asset("page.js")]
+    plots = [block for block in all_blocks((*lead, *sections)) if isinstance(block, Plot)]
+    figures = {plot.place: plot.figure.to_plotly_json() for plot in plots}
+    assert len(figures) == len(plots), "two figures have one place"
+    code = [*([get_plotlyjs()] if plots else []), _asset("page.js")]
     return (
         _environment()
-        .get_template(template)
+        .get_template("page.html.j2")
         .render(
+            sections=sections,
             heading=clean(heading, longest=300),
+            lead=lead,
+            drawn=bool(plots),
             policy=content_policy(code),
             scripts=[Markup(script) for script in code],  # noqa: S704 - our own files and plotly's
-            style=Markup("\n".join(map(_asset, ("page.css", *styles)))),  # noqa: S704 - our own files
+            style=Markup(_asset("page.css")),  # noqa: S704 - our own file
             data=json_block({"figures": figures, "dark": TO_DARK}),
-            **content,
+            **said,
         )
     )
 
@@ -78,11 +69,12 @@ def json_block(value: Any) -> Markup:
     return Markup(text)  # noqa: S704 - no character that HTML reads is left
 
 
-def marked_up(sentence: Sentence) -> Markup:
-    """Return a sentence as HTML; every piece is escaped on its way in."""
-    strong = Markup("<strong>{}</strong>")
-    pieces = (strong.format(p.text) if isinstance(p, Strong) else p for p in sentence)
-    return Markup("").join(pieces)
+def said(text: str) -> Markup:
+    """Return a sentence as HTML; all of it is escaped, unless it is markup of our own."""
+    if isinstance(text, Markup):
+        return text
+    looks = {True: Markup("<strong>{}</strong>"), False: Markup("{}")}
+    return Markup("").join(looks[weighty].format(piece) for piece, weighty in pieces(text))
 
 
 def _plain(value: Any) -> Any:
@@ -109,10 +101,12 @@ def _asset(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    made = Environment(
         autoescape=True,
         loader=PackageLoader("stiffnet.report"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["said"] = said
+    return made

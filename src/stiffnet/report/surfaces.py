@@ -5,40 +5,30 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from stiffnet.report.canvas import canvas
-from stiffnet.report.findings import at_thresholds
+from stiffnet.report.heat import colour_bar, grid, heat_layout
+from stiffnet.report.stiffness_findings import at_thresholds
 from stiffnet.report.text import count, finite, percent
 from stiffnet.report.theme import LIGHT, SCALE
-from stiffnet.report.view import StiffnessView
+from stiffnet.results.view import StiffnessView
 
 
 def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = None) -> go.Figure:
-    """δ(M₁, M₂): the share of inputs with a step above both thresholds.
-
-    Args:
-        view: The network.
-        extent: Where M₁ and M₂ end, to give several networks the same axes.
-    """
+    """δ(M₁, M₂): the share of inputs with a step above both, which end at `extent`."""
     figure = _surface(view, view.delta, 1.0, "of images", extent)
     share = at_thresholds(view, view.delta, 1.0, 0.0)
     if share is not None:
-        figure.add_trace(
-            go.Scatter(
-                x=[1.0],
-                y=[0.0],
-                mode="markers+text",
-                text=[f"twice the mean: {percent(share)}"],
-                textposition="top right",
-                textfont={"color": LIGHT["ink"], "size": 12},
-                marker={
-                    "color": LIGHT["paper"],
-                    "size": 10,
-                    "line": {"color": LIGHT["ink"], "width": 2},
-                },
-                cliponaxis=False,
-                hoverinfo="skip",
-                showlegend=False,
-            )
+        edge = {"color": LIGHT["ink"], "width": 2}
+        figure.add_scatter(
+            x=[1.0],
+            y=[0.0],
+            mode="markers+text",
+            text=[f"twice the mean: {percent(share)}"],
+            textposition="top right",
+            textfont={"color": LIGHT["ink"], "size": 12},
+            marker={"color": LIGHT["paper"], "size": 10, "line": edge},
+            cliponaxis=False,
+            hoverinfo="skip",
+            showlegend=False,
         )
     return figure
 
@@ -46,13 +36,7 @@ def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = No
 def proportion_figure(
     view: StiffnessView, *, extent: tuple[float, float] | None = None, top: float | None = None
 ) -> go.Figure:
-    """p̂(M₁, M₂): the mean share of an input's steps that is above both thresholds.
-
-    Args:
-        view: The network.
-        extent: Where M₁ and M₂ end, to give several networks the same axes.
-        top: The share at the end of the colour scale, to give several networks the same one.
-    """
+    """p̂(M₁, M₂): the mean share of an input's steps above both; the colours end at `top`."""
     return _surface(view, view.proportion, top or proportion_top([view]), "of steps", extent)
 
 
@@ -80,11 +64,11 @@ def caption_samples(view: StiffnessView) -> str:
 def _extent(view: StiffnessView) -> tuple[float, float]:
     """Return where δ is below one in fifty: beyond it there is nothing to see."""
     seen = np.nan_to_num(view.delta) >= 0.02
-    across = np.flatnonzero(seen.any(axis=1))
-    down = np.flatnonzero(seen.any(axis=0))
-    last_1 = min(int(across[-1]) + 1, len(view.m1) - 1) if across.size else len(view.m1) - 1
-    last_2 = min(int(down[-1]) + 1, len(view.m2) - 1) if down.size else len(view.m2) - 1
-    return float(view.m1[last_1]), float(view.m2[last_2])
+    ends = []
+    for grid_of, axis in ((view.m1, 1), (view.m2, 0)):
+        last = np.flatnonzero(seen.any(axis=axis))[-1:]
+        ends.append(float(grid_of[min(int(last[0]) + 1, len(grid_of) - 1) if last.size else -1]))
+    return ends[0], ends[1]
 
 
 def _surface(
@@ -94,25 +78,14 @@ def _surface(
     what: str,
     extent: tuple[float, float] | None,
 ) -> go.Figure:
-    x = [float(value) for value in view.m1]
-    y = [float(value) for value in view.m2]
-    z = [[finite(value) for value in line] for line in surface.T]  # a row for each M₂
+    x, y = view.m1.tolist(), view.m2.tolist()
+    z = grid(surface.T)  # a row for each M₂
     text = [[percent(value) for value in line] for line in z]
     ticks = [top * k / 5 for k in range(6)]
-    layout = canvas(height=400)
-    end_1, end_2 = extent or _extent(view)
-    layout["margin"] = {"l": 8, "r": 8, "t": 14, "b": 8}
+    layout = heat_layout(400, x="M₁", y="M₂")
     layout["plot_bgcolor"] = LIGHT["scale0"]  # beyond a view's own grid both surfaces are zero
-    layout["xaxis"] |= {
-        "range": [0, end_1 or 1],
-        "title": {"text": "M₁", "standoff": 6},
-        "showgrid": False,
-    }
-    layout["yaxis"] |= {
-        "range": [0, end_2 or 1],
-        "title": {"text": "M₂", "standoff": 6},
-        "showgrid": False,
-    }
+    for axis, end in zip(("xaxis", "yaxis"), extent or _extent(view), strict=True):
+        layout[axis]["range"] = [0, end or 1]
     return go.Figure(
         go.Contour(
             x=x,
@@ -133,19 +106,9 @@ def _surface(
                 "labelformat": ".0%" if top >= 0.5 else ".1%",
             },
             line={"color": LIGHT["contour"], "width": 0.8},
-            colorbar={
-                "thickness": 10,
-                "len": 1,
-                "outlinewidth": 0,
-                "tickvals": ticks,
-                "ticktext": [f"{100 * tick:g} %" for tick in ticks],
-                "tickfont": {"size": 11, "color": LIGHT["muted"]},
-                "xpad": 6,
-                "ypad": 0,
-            },
+            colorbar=colour_bar(tickvals=ticks, ticktext=[f"{100 * tick:g} %" for tick in ticks]),
             hovertemplate="M₁ = %{x:.3~g}, M₂ = %{y:.3~g}<br><b>%{text}</b> "
-            + what
-            + "<extra></extra>",
+            f"{what}<extra></extra>",
         ),
         layout=layout,
     )

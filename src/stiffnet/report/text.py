@@ -2,15 +2,47 @@
 
 import html
 import math
+import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MISSING = "–"
 REPLACEMENT = "\ufffd"
 
 _LONGEST = 4_000  # characters of one user string; a longer one is a mistake or an attack
+_STRONG = ("\x02", "\x03")
 _JOINERS = "\u200c\u200d"  # format characters that ordinary words need
+
+
+def strong(text: str) -> str:
+    """Mark a piece of a sentence that carries its weight, by characters that `clean` removes."""
+    return f"{_STRONG[0]}{text}{_STRONG[1]}"
+
+
+def pieces(sentence: str) -> list[tuple[str, bool]]:
+    """Return a sentence piece by piece, each with whether it is strong.
+
+    >>> pieces(f"It is {strong('large')}.")
+    [('It is ', False), ('large', True), ('.', False)]
+    """
+    parts = re.split(f"[{''.join(_STRONG)}]", sentence)
+    return [(part, i % 2 == 1) for i, part in enumerate(parts)]
+
+
+def plain(sentence: str) -> str:
+    """Return a sentence without its emphasis."""
+    return "".join(piece for piece, _ in pieces(sentence))
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a frame, or none where there is no frame."""
+    return [] if frame is None else frame.to_dict("records")
+
+
+def cleaned(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return facts without characters that act."""
+    return tuple((clean(key, longest=80), clean(value)) for key, value in facts.items())
 
 
 def clean(text: object, *, longest: int = _LONGEST) -> str:
@@ -82,11 +114,7 @@ def number(value: Any, digits: int = 3) -> str:
     if known == 0:
         return "0"
     if not 1e-4 <= abs(known) < 1e9:
-        return (
-            f"{known:.{digits - 1}g}".replace("-0", "−0")
-            if known < 0
-            else f"{known:.{digits - 1}g}"
-        )
+        return ("−" if known < 0 else "") + f"{abs(known):.{digits - 1}g}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(known))))
     return f"{known:,.{decimals}f}".replace("-", "−")
 
@@ -157,10 +185,6 @@ def shape(value: Any) -> str:
     return clean(value, longest=60)
 
 
-def listed(items: Sequence[str]) -> str:
-    """Join words as in a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+def images(many: int) -> str:
+    """Write how many images, with the noun."""
+    return "1 image" if many == 1 else f"{count(many)} images"

@@ -1,12 +1,13 @@
-"""What a fold did, in numbers and sentences."""
+"""What a fold did, in numbers and sentences; and a network's forms side by side."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
-from torch import nn
+import pandas as pd
 
-from stiffnet.network.deployed import Change
+from stiffnet.results.changes import Change
+from stiffnet.results.record import Record
 
 INDEX_CHANGES = (
     "A gate that was folded is a part of its step's rate now, and NSI is taken before gates: NSI "
@@ -59,8 +60,11 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class FoldReport:
+class FoldReport(Record):
     """What was folded into what, what was not and why, and what that saves."""
+
+    KIND = "fold report"
+    AGAIN = "Fold again"
 
     folded: tuple[Folded, ...]
     refused: tuple[Refused, ...]
@@ -77,6 +81,8 @@ class FoldReport:
     places: tuple[str, ...] = ()
     """Modules whose results `scaled_error` is of, where the outputs are chosen by their order, as a
     detector's boxes are; none where it is of the outputs."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What made it: model, data, versions, command."""
 
     @property
     def parameters_before(self) -> int:
@@ -94,37 +100,86 @@ class FoldReport:
         gates = any(item.kind not in ("branches", "norm") for item in self.folded)
         return (INDEX_CHANGES,) if gates else ()
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        kinds: dict[str, int] = {}
-        for item in self.folded:
-            kinds[item.kind] = kinds.get(item.kind, 0) + 1
-        yield "Folded: " + ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
-        for left in self.refused:
-            yield f"Left: {left.name}, because {left.reason}"
-        table = Table("", "before", "after")
-        table.add_row("parameters", f"{self.before.parameters:,}", f"{self.after.parameters:,}")
-        if self.before.macs is not None and self.after.macs is not None:
-            table.add_row("MACs an image", f"{self.before.macs:,}", f"{self.after.macs:,}")
-            table.add_row("FLOPs an image", f"{self.before.flops:,}", f"{self.after.flops:,}")
-        if self.before.seconds and self.after.seconds:
-            times = (f"{1e3 * cost.seconds:.1f} ms" for cost in (self.before, self.after))  # type: ignore[operator]
-            table.add_row(f"a pass of {self.images} images", *times)
-            rates = (f"{self.images / cost.seconds:.0f}" for cost in (self.before, self.after))  # type: ignore[operator]
-            table.add_row("images/s", *rates)
-        yield table
-        if self.places:
-            yield (
-                f"Outputs are chosen by their order; {', '.join(self.places)}, before that, differ "
-                f"by {self.scaled_error:.1e} of the largest number."
-            )
-        else:
-            yield f"Outputs differ by {self.scaled_error:.1e} of the largest output."
-        yield from self.notes
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each thing that was folded, then one for each that stays."""
+        folded = [(item.name, True, item.kind, ", ".join(item.into), "") for item in self.folded]
+        left = [(item.name, False, "", "", item.reason) for item in self.refused]
+        return pd.DataFrame([*folded, *left], columns=["name", "folded", "kind", "into", "reason"])
+
+    def costs(self) -> pd.DataFrame:
+        """One row before and one after: what a pass costs; NaN where that is not known."""
+        rows = []
+        for form, cost in (("before", self.before), ("after", self.after)):
+            rate = cost.seconds and self.images / cost.seconds
+            rows.append((form, cost.parameters, cost.macs, cost.flops, cost.seconds, rate))
+        floats = ["macs", "flops", "seconds", "images_per_second"]
+        frame = pd.DataFrame(rows, columns=["form", "parameters", *floats])
+        return frame.astype(dict.fromkeys(floats, float))
+
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "FoldReport":
+        """Make one of what `to_row` gave."""
+        folded = (each | {"into": tuple(each["into"])} for each in row["folded"])
+        parts: dict[str, Any] = {
+            "folded": tuple(Folded(**each) for each in folded),
+            "refused": tuple(Refused(**each) for each in row["refused"]),
+            "before": Cost(**row["before"]),
+            "after": Cost(**row["after"]),
+            "changes": tuple(Change(**each) for each in row["changes"]),
+            "places": tuple(row["places"]),
+        }
+        numbers = {key: row[key] for key in ("scaled_error", "exact_error", "images", "facts")}
+        return cls(**parts, **numbers)
 
 
 @dataclass(frozen=True)
-class FoldResult:
-    """A network without what was folded into it."""
+class Form:
+    """One form of a network, and what a pass of it costs; None is what nobody knows."""
 
-    model: nn.Module
-    report: FoldReport
+    name: str
+    accuracy: float | None
+    """On the images that `Forms.tested` counts."""
+    parameters: int
+    macs: int | None
+    """Multiplications with addition, an image."""
+    rate: float | None
+    """Images a second."""
+    scaled_error: float | None = None
+    """Largest difference of its outputs from the first form's, over the largest output."""
+
+
+@dataclass(frozen=True)
+class Forms(Record):
+    """The forms of one network side by side: as it was trained, then the others."""
+
+    KIND = "comparison of forms"
+    AGAIN = "Compare again"
+
+    forms: tuple[Form, ...]
+    tested: int
+    """Images that the accuracy is over."""
+    batch: int
+    """Images in a pass that was timed."""
+    passes: int
+    """Of each form; the rate is by their median, and the forms took turns."""
+
+    def __post_init__(self) -> None:
+        assert len(self.forms) > 1, "a form is compared with another"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a form."""
+        return pd.DataFrame([asdict(form) for form in self.forms])
+
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Forms":
+        """Make one of what `to_row` gave."""
+        forms = tuple(Form(**form) for form in row["forms"])
+        return cls(forms, row["tested"], row["batch"], row["passes"])

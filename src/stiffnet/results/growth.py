@@ -1,14 +1,14 @@
 """How a perturbation grew through the steps of a network, against what it was bound to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stiffnet.sealed import packed, unpacked
+from stiffnet.sealed import packed_fields, unpacked_fields
 
 Floats = npt.NDArray[np.float64]
 
@@ -67,17 +67,9 @@ class Growth:
 
     def to_row(self) -> dict[str, Any]:
         """Everything, as JSON types."""
-        row = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            key: packed(value) if isinstance(value, np.ndarray) else value
-            for key, value in row.items()
-        } | {"steps": list(self.steps)}
+        return packed_fields(self)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Growth":
         """Make one of what `to_row` gave."""
-        values = {
-            key: unpacked(value) if isinstance(value, Mapping) else value
-            for key, value in row.items()
-        }
-        return cls(**values | {"steps": tuple(row["steps"])})
+        return cls(**unpacked_fields(row) | {"steps": tuple(row["steps"])})

@@ -1,37 +1,26 @@
 """The result of measuring a network: statistics of every step, kept, shown and saved."""
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from rich.console import Group, RenderableType
 
 from stiffnet.errors import StepError
-from stiffnet.files import atomic_write
-from stiffnet.report.folded import FoldView
-from stiffnet.report.page import stiffness_page
-from stiffnet.report.terminal import steps_table, summary as terminal_summary
-from stiffnet.report.view import Curve, StiffnessView
-from stiffnet.results.stored import read_step, read_summary, summary_row
-from stiffnet.sealed import packed, sealed, unpacked, unsealed
+from stiffnet.results.ranking import stiffest
+from stiffnet.results.record import Record
+from stiffnet.results.stored import read_step, read_summary, step_row, summary_row
+from stiffnet.results.view import StiffnessView, view_of
+from stiffnet.sealed import packed_fields, unpacked_fields
+from stiffnet.stiffness.given import Floats
 from stiffnet.stiffness.quantiles import ranks
 from stiffnet.stiffness.relate import relate
 from stiffnet.stiffness.summary import StiffnessSummary
 from stiffnet.stiffness.total import Estimate, delta, proportion, tns
-from stiffnet.trajectory.steps import Step
-
-FORMAT = "stiffnet stiffness report, version 1"
-DAMAGED = (
-    "is no stiffness report of ours, or it is damaged. Measure again, or name a file that "
-    "`StiffnessReport.save` wrote."
-)
-GRID = 61  # points along each threshold of the surfaces
-CURVES = 4  # stiffest and calmest inputs shown
+from stiffnet.trajectory.step import Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +29,10 @@ class Samples:
 
     number: npt.NDArray[np.int64]
     """Position in the data."""
-    nsi: npt.NDArray[np.float64]
+    nsi: Floats
     """(samples, steps) indices of all steps, counted or not."""
     label: npt.NDArray[np.int64] | None = None
-    loss: npt.NDArray[np.float64] | None = None
+    loss: Floats | None = None
     correct: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
@@ -51,13 +40,16 @@ class Samples:
 
 
 @dataclass(frozen=True, eq=False)
-class StiffnessReport:
+class StiffnessReport(Record):
     """How stiff every step of a network was on some data.
 
     The statistics (`tns`, `to_frame`) are over all samples. What needs the values of single
     samples (`nsi`, `delta`, `proportion`, `by_label`, `relate`) is over the kept ones: all of
     them, unless there were more than `measure` was asked to keep.
     """
+
+    KIND = "stiffness report"
+    AGAIN = "Measure again"
 
     steps: tuple[Step, ...]
     summary: StiffnessSummary
@@ -106,7 +98,7 @@ class StiffnessReport:
         return self.summary.increment_tns_se
 
     @property
-    def nsi(self) -> npt.NDArray[np.float64]:
+    def nsi(self) -> Floats:
         """(kept samples, steps) indices.
 
         Raises:
@@ -120,21 +112,21 @@ class StiffnessReport:
         return self.kept.nsi
 
     @property
-    def sample_tns(self) -> npt.NDArray[np.float64]:
+    def sample_tns(self) -> Floats:
         """Total neural stiffness of each kept sample.
 
         Raises:
             StepError: If no step counts, or nothing was kept.
         """
-        return tns(*self._countable())
+        return tns(*self.countable())
 
     def delta(self, m1: npt.ArrayLike, m2: npt.ArrayLike) -> Estimate:
         """δ(M₁, M₂): the share of inputs with a step at or above both thresholds."""
-        return delta(*self._countable(), m1, m2)
+        return delta(*self.countable(), m1, m2)
 
     def proportion(self, m1: npt.ArrayLike, m2: npt.ArrayLike) -> Estimate:
         """p̂(M₁, M₂): the share of steps at or above both thresholds, averaged over inputs."""
-        return proportion(*self._countable(), m1, m2)
+        return proportion(*self.countable(), m1, m2)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a step, in the order in which they run.
@@ -200,9 +192,9 @@ class StiffnessReport:
                 "The data had no labels. Measure with batches of (images, labels) to break the "
                 "result down by label."
             )
-        totals = self.sample_tns if self._counted else np.full(len(self.kept), np.nan)
+        totals = self.sample_tns if self.counted else np.full(len(self.kept), np.nan)
         values = pd.DataFrame({"label": self.kept.label, "tns": totals})
-        values["nsi"] = self.nsi[:, self._counted].mean(axis=1) if self._counted else np.nan
+        values["nsi"] = self.nsi[:, self.counted].mean(axis=1) if self.counted else np.nan
         values["correct"] = np.nan if self.kept.correct is None else self.kept.correct
         rows = values.groupby("label").agg(
             samples=("tns", "size"),
@@ -212,14 +204,13 @@ class StiffnessReport:
             accuracy=("correct", "mean"),
         )
         rows = rows.reset_index()
-        names = self.classes
-        rows.insert(1, "name", [names[i] if i < len(names) else str(i) for i in rows["label"]])
+        rows.insert(1, "name", [self.class_name(i) for i in rows["label"]])
         return rows
 
     def stiffest_steps(self, count: int = 3) -> pd.DataFrame:
         """The counted steps of the largest mean NSI, largest first."""
         frame = self.to_frame()
-        return frame[frame["counted"]].nlargest(count, "nsi_mean")
+        return frame.iloc[stiffest(self.summary.nsi_mean.tolist(), frame["counted"])[:count]]
 
     def calmest_steps(self, count: int = 3) -> pd.DataFrame:
         """The counted steps that move the state least, by their mean increment."""
@@ -243,156 +234,63 @@ class StiffnessReport:
         targets = {"accuracy": self.kept.correct.astype(float), "loss": self.kept.loss}
         by_step = {step.name: self.nsi[:, i] for i, step in enumerate(self.steps)}
         related = relate(by_step, targets)
-        if not self._counted:
+        if not self.counted:
             return related
         overall = relate({"TNS": self.sample_tns}, targets)
         return pd.concat([related, overall], ignore_index=True)
 
     def view(self, title: str = "") -> StiffnessView:
-        """What the page and the terminal show of it."""
-        m1, m2 = self._grid()
-        countable = bool(len(self.kept) and self._counted)
-        empty = np.zeros((len(m1), len(m2)))
-        has_loss = self.kept.loss is not None and len(self.kept)
-        labels = None
-        if self.kept.label is not None and len(self.kept):
-            labels = self.by_label().drop(columns="label").rename(columns={"name": "label"})
-        return StiffnessView(
-            title=title or self.facts.get("model", "network"),
-            facts=dict(self.facts),
-            tns=self.tns,
-            tns_se=self.tns_se,
-            tns_steps=self.tns_steps,
-            increment_total=self.increment_total,
-            increment_total_se=self.increment_total_se,
-            notes=self.notes,
-            samples=self.samples,
-            kept=len(self.kept),
-            accuracy=self.accuracy,
-            steps=self.to_frame(),
-            stages=self.stages(),
-            m1=m1,
-            m2=m2,
-            delta=self.delta(m1, m2).value if countable else empty,
-            proportion=self.proportion(m1, m2).value if countable else empty,
-            stiffest=self._curves(largest=True),
-            calmest=self._curves(largest=False),
-            labels=labels,
-            relations=self.relate() if has_loss else None,
-        )
+        """What the page and the terminal show of it; it is counted once."""
+        return replace(self._view, title=title) if title else self._view
 
-    def html(self, path: str | os.PathLike[str], *, heading: str = "") -> Path:
-        """Write one self-contained page that opens offline."""
-        return atomic_write(path, page([self], heading=heading))
+    @cached_property
+    def _view(self) -> StiffnessView:
+        return view_of(self)
 
-    def __rich__(self) -> RenderableType:
-        """Return the table that a terminal shows."""
-        view = self.view()
-        return Group(terminal_summary(view), steps_table(view))
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to one JSON file; `load` gives an equal report back."""
-        return atomic_write(path, self.to_json())
-
-    def to_json(self) -> str:
-        """Everything, as text.
-
-        Arrays of single samples are base64 of little-endian numbers, so that the text stays small
-        and nothing is rounded. There is no NaN in it, and a checksum guards the rest.
-        """
-        content = {
-            "format": FORMAT,
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return {
             "facts": dict(self.facts),
             "classes": list(self.classes),
             "accuracy": self.accuracy,
             "notes": list(self.notes),
-            "steps": [asdict(step) for step in self.steps],
+            "steps": [step_row(step) for step in self.steps],
             "summary": summary_row(self.summary),
-            "kept": {k: packed(v) for k, v in vars(self.kept).items() if v is not None},
+            "kept": packed_fields(self.kept),
         }
-        return sealed(content)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "StiffnessReport":
-        """Read what `save` wrote.
-
-        Raises:
-            StorageError: If the file cannot be read.
-            CorruptFileError: If it is no report of ours, or damaged.
-        """
-        return unsealed(path, cls._of, form=FORMAT, damaged=DAMAGED)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> "StiffnessReport":
-        steps = tuple(read_step(row) for row in content["steps"])
+    def from_row(cls, row: Mapping[str, Any]) -> "StiffnessReport":
+        """Make one of what `to_row` gave, in this version or an earlier one."""
+        steps = tuple(read_step(each) for each in row["steps"])
         return cls(
             steps=steps,
-            summary=read_summary(content["summary"], steps),
-            kept=Samples(**{k: unpacked(v) for k, v in content["kept"].items()}),
-            accuracy=content["accuracy"],
-            classes=tuple(content["classes"]),
-            facts=content["facts"],
-            notes=tuple(content.get("notes", ())),
+            summary=read_summary(row["summary"], steps),
+            kept=Samples(**unpacked_fields(row["kept"])),
+            accuracy=row["accuracy"],
+            classes=tuple(row["classes"]),
+            facts=row["facts"],
+            notes=tuple(row.get("notes", ())),
         )
 
+    def class_name(self, label: int) -> str:
+        """Return the name of a class, or its number where it has none."""
+        return self.classes[label] if label < len(self.classes) else str(label)
+
     @property
-    def _counted(self) -> list[int]:
+    def counted(self) -> list[int]:
+        """Positions of the steps that count."""
         return [i for i, step in enumerate(self.steps) if step.counted]
 
-    @property
-    def _stages(self) -> list[int]:
-        return [self.steps[i].stage for i in self._counted]
+    def countable(self) -> tuple[Floats, list[int]]:
+        """Return the kept indices of the steps that count, and the stage of each.
 
-    def _countable(self) -> tuple[npt.NDArray[np.float64], list[int]]:
-        if not self._counted:
+        Raises:
+            StepError: If no step counts, or nothing was kept.
+        """
+        if not self.counted:
             raise StepError(
                 "No step of this network counts: each stage has a single step, and the first of "
                 "a stage is left out. Look at `to_frame()` instead."
             )
-        return self.nsi[:, self._counted], self._stages
-
-    def _grid(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Thresholds from zero to where one input in a hundred is left; M₁ = 1 is one of them."""
-        if not (len(self.kept) and self._counted):
-            return np.linspace(0, 1, GRID), np.linspace(0, 1, GRID)
-        values, stages = self._countable()
-        tops = [values[:, [s == stage for s in stages]] for stage in dict.fromkeys(stages)]
-        peaks = np.stack([top.max(axis=1) for top in tops])
-        means = np.stack([top.mean(axis=1) for top in tops])
-        ratios = np.divide(peaks, means, out=np.ones_like(peaks), where=means > 0) - 1
-        ends = [float(np.quantile(x.max(axis=0), 0.99)) for x in (ratios, peaks)]
-        per_unit = max(1, round((GRID - 1) / max(1.0, ends[0])))
-        m1 = np.arange(int(max(1.0, ends[0]) * per_unit) + 1) / per_unit
-        return m1, np.linspace(0, ends[1] or 1.0, GRID)
-
-    def _curves(self, *, largest: bool) -> tuple[Curve, ...]:
-        if not len(self.kept) or not self.tns_steps:  # then all have the same total, or none
-            return ()
-        values = self.sample_tns
-        order = np.argsort(-values if largest else values, kind="stable")[:CURVES]
-        return tuple(Curve(self._name(i), float(values[i]), self.kept.nsi[i]) for i in order)
-
-    def _name(self, row: int) -> str:
-        name = f"sample {self.kept.number[row]}"
-        if self.kept.label is None:
-            return name
-        label = int(self.kept.label[row])
-        word = self.classes[label] if label < len(self.classes) else str(label)
-        verdict = ""
-        if self.kept.correct is not None:
-            verdict = ", right" if self.kept.correct[row] else ", wrong"
-        return f"{name} ({word}{verdict})"
-
-
-def page(
-    reports: Sequence[StiffnessReport],
-    *,
-    titles: Sequence[str] = (),
-    heading: str = "",
-    fold: FoldView | None = None,
-) -> str:
-    """One HTML page that shows one report, or several side by side, and what folding did."""
-    names = list(titles) or [""] * len(reports)
-    views = [report.view(title) for report, title in zip(reports, names, strict=True)]
-    heading = heading or " and ".join(dict.fromkeys(view.title for view in views))
-    return stiffness_page(views, heading=heading, fold=fold)
+        return self.nsi[:, self.counted], [self.steps[i].stage for i in self.counted]

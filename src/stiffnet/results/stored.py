@@ -1,12 +1,15 @@
 """The parts of a stiffness report as JSON types, and back; older files lack some of them."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from stiffnet.stiffness.summary import StiffnessSummary
-from stiffnet.trajectory.steps import Site, Step
+from stiffnet.trajectory.step import Site, Step
+
+_SITES = ("state_at", "increment_at", "rate_at")
 
 
 def summary_row(summary: StiffnessSummary) -> dict[str, Any]:
@@ -25,9 +28,21 @@ def read_summary(row: dict[str, Any], steps: Sequence[Step]) -> StiffnessSummary
     return StiffnessSummary(**{**_since_then(row, steps), **values, "stages": tuple(row["stages"])})
 
 
+def step_row(step: Step) -> dict[str, Any]:
+    """Return a step as JSON types; files say `fold` for what a site calls `entries`."""
+    row = asdict(step)
+    for name in _SITES:
+        row[name]["fold"] = row[name].pop("entries")
+    return row
+
+
 def read_step(row: dict[str, Any]) -> Step:
-    """Make a step of its fields."""
-    sites = {k: Site(**row[k]) for k in ("state_at", "increment_at", "rate_at")}
+    """Make a step of what `step_row` gave."""
+    sites = {}
+    for name in _SITES:
+        fields = dict(row[name])
+        fields["entries"] = fields.pop("fold")
+        sites[name] = Site(**fields)
     lists = {k: tuple(row[k]) for k in ("shape", "branch", "gates")}
     return Step(**{**row, **sites, **lists})
 

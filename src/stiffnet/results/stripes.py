@@ -1,30 +1,18 @@
 """The result of looking at attention values: statistics of every module, kept, shown and saved."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from rich.console import Group, RenderableType
 
-from stiffnet.files import atomic_write
-from stiffnet.report.stripe_page import stripe_page
-from stiffnet.report.stripe_terminal import modules_table, summary
-from stiffnet.report.stripe_view import ModuleView, StripeView
-from stiffnet.report.text import finite
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
-from stiffnet.sealed import packed, sealed, unpacked, unsealed
+from stiffnet.results.record import Record
+from stiffnet.sealed import packed, packed_fields, unpacked, unpacked_fields
 
-FORMAT = "stiffnet stripe report, version 1"
-DAMAGED = (
-    "is no stripe report of ours, or it is damaged. Make it again, or name a file that "
-    "`StripeReport.save` wrote."
-)
 Floats = npt.NDArray[np.float64]
 
 
@@ -56,15 +44,17 @@ class ModuleStripes:
 
 
 _NUMBERS = ("score", "cost")
-_ARRAYS = ("value_mean", "value_std", "input_mean", "input_std", "values", "inputs")
 
 
 @dataclass(frozen=True, eq=False)
-class StripeReport:
+class StripeReport(Record):
     """How constant the values of a network's attention modules are.
 
     The statistics are over all images. `values`, and the picture, are of a few of them.
     """
+
+    KIND = "stripe report"
+    AGAIN = "Make it again"
 
     modules: tuple[ModuleStripes, ...]
     samples: int
@@ -105,86 +95,39 @@ class StripeReport:
         """Return this report with what `stripes_over_epochs` or `growth` found."""
         return replace(self, drift=drift or self.drift, growth=growth or self.growth)
 
-    def view(self, title: str = "") -> StripeView:
-        """What the page and the terminal show of it."""
-        return StripeView(
-            title=title or self.facts.get("model", "network"),
-            facts=dict(self.facts),
-            samples=self.samples,
-            number=self.number,
-            rows=self.to_frame(),
-            modules=tuple(
-                ModuleView(m.step, m.value_std, m.input_std, m.values, m.inputs)
-                for m in self.modules
-            ),
-            drift=self.drift,
-            growth=self.growth,
-        )
-
-    def html(self, path: str | os.PathLike[str], *, heading: str = "") -> Path:
-        """Write one self-contained page that opens offline."""
-        return atomic_write(path, page(self, heading=heading))
-
-    def __rich__(self) -> RenderableType:
-        """Return the table that a terminal shows."""
-        view = self.view()
-        return Group(summary(view), modules_table(view))
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to one JSON file; `load` gives an equal report back."""
-        return atomic_write(path, self.to_json())
-
-    def to_json(self) -> str:
-        """Everything, as text: numbers unrounded, no NaN outside packed arrays, a checksum."""
-        return sealed(
-            {
-                "format": FORMAT,
-                "facts": dict(self.facts),
-                "samples": self.samples,
-                "number": packed(self.number),
-                "modules": [_row(module) for module in self.modules],
-                "drift": self.drift and self.drift.to_row(),
-                "growth": self.growth and self.growth.to_row(),
-            }
-        )
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return {
+            "facts": dict(self.facts),
+            "samples": self.samples,
+            "number": packed(self.number),
+            "modules": [_row(module) for module in self.modules],
+            "drift": self.drift and self.drift.to_row(),
+            "growth": self.growth and self.growth.to_row(),
+        }
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "StripeReport":
-        """Read what `save` wrote.
-
-        Raises:
-            StorageError: If the file cannot be read.
-            CorruptFileError: If it is no report of ours, or damaged.
-        """
-        return unsealed(path, cls._of, form=FORMAT, damaged=DAMAGED)
-
-    @classmethod
-    def _of(cls, content: dict[str, Any]) -> "StripeReport":
+    def from_row(cls, row: Mapping[str, Any]) -> "StripeReport":
+        """Make one of what `to_row` gave."""
         return cls(
-            modules=tuple(_module(row) for row in content["modules"]),
-            samples=content["samples"],
-            number=unpacked(content["number"]),
-            drift=content["drift"] and Drift.from_row(content["drift"]),
-            growth=content["growth"] and Growth.from_row(content["growth"]),
-            facts=content["facts"],
+            modules=tuple(_module(each) for each in row["modules"]),
+            samples=row["samples"],
+            number=unpacked(row["number"]),
+            drift=row["drift"] and Drift.from_row(row["drift"]),
+            growth=row["growth"] and Growth.from_row(row["growth"]),
+            facts=row["facts"],
         )
-
-
-def page(report: StripeReport, *, heading: str = "") -> str:
-    """One HTML page that shows a report."""
-    view = report.view()
-    return stripe_page(view, heading=heading or view.title)
 
 
 def _row(module: ModuleStripes) -> dict[str, Any]:
-    row = dict(vars(module))
-    row |= {name: finite(row[name]) for name in _NUMBERS}
-    return row | {name: packed(row[name]) for name in _ARRAYS}
+    numbers = {name: getattr(module, name) for name in _NUMBERS}
+    known = {name: value if np.isfinite(value) else None for name, value in numbers.items()}
+    return packed_fields(module) | known
 
 
 def _module(row: dict[str, Any]) -> ModuleStripes:
     numbers = {name: np.nan if row[name] is None else row[name] for name in _NUMBERS}
-    return ModuleStripes(**{**row, **numbers, **{name: unpacked(row[name]) for name in _ARRAYS}})
+    return ModuleStripes(**unpacked_fields(row) | numbers)
 
 
 def _mean(values: Floats) -> float:

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.stiffness.given import name_samples
 from stiffnet.trajectory.norms import as_double, sample_norms
-from stiffnet.words import listed
-
-_LISTED = 5  # how many sample numbers a message spells out
 
 
 def stiffness_index(
@@ -114,17 +112,6 @@ def indices_from_norms(
 def _all_known(index: Tensor, state: Tensor) -> bool:
     """Whether there is an index everywhere; asks the device once."""
     return bool((index.isfinite() & state.isfinite()).all())
-
-
-def name_samples(bad: Tensor, first: int = 0) -> str:
-    """Say which samples a mask marks, the first few by number; the mask begins at `first`.
-
-    Example:
-        >>> name_samples(torch.tensor([False, True, False, True]))
-        'samples 1 and 3'
-    """
-    numbers = [str(first + number) for number in bad.nonzero().flatten().tolist()]
-    return f"sample{'s' if len(numbers) > 1 else ''} {listed(numbers, most=_LISTED)}"
 
 
 def _why_not_finite(state: Tensor, rate: Tensor, what: str, first: int) -> str:

@@ -13,10 +13,10 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from stiffnet.errors import StepError
-from stiffnet.stiffness.given import as_numbers
+from stiffnet.stiffness.given import Floats, as_array, as_numbers
 from stiffnet.stiffness.quantiles import BINS, binned, quantiles
 from stiffnet.stiffness.summary import StiffnessSummary, moments
-from stiffnet.stiffness.total import Floats, check_indices, stage_columns, stage_tns, tns
+from stiffnet.stiffness.total import check_indices, stage_columns, stage_tns, tns
 
 _COUNTS = ("layout", "samples", "histogram")  # int64; every other state is float64
 _UNCOUNTED = -1
@@ -66,19 +66,10 @@ class StiffnessMetric(Metric):
 
     layout: Tensor
     samples: Tensor
-    nsi_sum: Tensor
-    nsi_squares: Tensor
-    increment_sum: Tensor
-    increment_squares: Tensor
     nsi_min: Tensor
     nsi_max: Tensor
     histogram: Tensor
     tns_sum: Tensor
-    tns_squares: Tensor
-    increment_tns_sum: Tensor
-    increment_tns_squares: Tensor
-    stage_sum: Tensor
-    stage_squares: Tensor
 
     def __init__(self, stages: Sequence[int], counted: Sequence[bool], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -103,17 +94,14 @@ class StiffnessMetric(Metric):
         layout = torch.tensor(self._layout, dtype=torch.int64, device=self._device)
         self.add_state("layout", default=layout, dist_reduce_fx=_agreed)
         add("samples")
-        for name in ("nsi", "increment"):
-            add(f"{name}_sum", self._steps)
-            add(f"{name}_squares", self._steps)
         add("nsi_min", self._steps, reduce="min", fill=math.inf)
         add("nsi_max", self._steps, reduce="max", fill=-math.inf)
         add("histogram", self._steps, BINS)
-        for name in ("tns", "increment_tns"):
-            add(f"{name}_sum")
-            add(f"{name}_squares")
-        add("stage_sum", len(self._stage_ids))
-        add("stage_squares", len(self._stage_ids))
+        each, stages = (self._steps,), (len(self._stage_ids),)
+        shapes = {"nsi": each, "increment": each, "tns": (), "increment_tns": (), "stage": stages}
+        for name, shape in shapes.items():
+            add(f"{name}_sum", *shape)
+            add(f"{name}_squares", *shape)
 
     def update(self, nsi: Tensor | ArrayLike, increment: Tensor | ArrayLike | None = None) -> None:
         """Add a batch; a bad one is refused before anything has changed.
@@ -126,26 +114,26 @@ class StiffnessMetric(Metric):
             StepError: If a shape does not fit, or a value is negative or above 1e140.
             NonFiniteError: If a value is NaN or infinite.
         """
-        nsi = self._taken(nsi, "nsi")
-        increment = nsi if increment is None else self._taken(increment, "increment")
-        if nsi.shape != increment.shape:
+        values = self._taken(nsi, "nsi")
+        moved = values if increment is None else self._taken(increment, "increment")
+        if values.shape != moved.shape:
             raise StepError(
-                f"`nsi` has {nsi.shape[0]} samples but `increment` {increment.shape[0]}; "
+                f"`nsi` has {len(values)} samples but `increment` {len(moved)}; "
                 "give both for the same batch."
             )
-        if nsi.shape[0] == 0:
+        if len(values) == 0:
             return
         # New tensors, never in place: others may hold the old ones.
-        self.samples = self.samples + nsi.shape[0]
-        self._add("nsi", nsi)
-        self._add("increment", increment)
-        self.nsi_min = torch.minimum(self.nsi_min, nsi.amin(dim=0))
-        self.nsi_max = torch.maximum(self.nsi_max, nsi.amax(dim=0))
-        self.histogram = self.histogram + binned(nsi)
+        self.samples = self.samples + len(values)
+        self._add("nsi", values)
+        self._add("increment", moved)
+        self.nsi_min = torch.minimum(self.nsi_min, self._here(values.min(axis=0)))
+        self.nsi_max = torch.maximum(self.nsi_max, self._here(values.max(axis=0)))
+        self.histogram = self.histogram + self._here(binned(values))
         if self._columns:
-            counted = nsi[:, self._columns]
+            counted = values[:, self._columns]
             self._add("tns", tns(counted, self._stages))
-            self._add("increment_tns", tns(increment[:, self._columns], self._stages))
+            self._add("increment_tns", tns(moved[:, self._columns], self._stages))
             self._add("stage", stage_tns(counted, self._stages))
 
     def compute(self) -> Tensor:
@@ -178,18 +166,7 @@ class StiffnessMetric(Metric):
                 self.unsync()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Draw one value of ``compute``, or several as a series, with matplotlib.
-
-        Args:
-            val: A value, or a list of them; None draws what ``compute`` returns now.
-            ax: The matplotlib axes to draw on; None makes a figure.
-
-        Returns:
-            The figure (None if ``ax`` was given) and the axes.
-
-        Raises:
-            ModuleNotFoundError: If matplotlib is not installed.
-        """
+        """Draw one value of ``compute`` or a list of them with matplotlib, on ``ax`` if given."""
         return self._plot(val, ax)
 
     @torch.jit.unused
@@ -217,9 +194,13 @@ class StiffnessMetric(Metric):
         super().merge_state(self._fitting(given) if isinstance(given, dict) else given)
         self._computed = None
 
-    def _add(self, name: str, values: Tensor) -> None:
-        for state, added in ((f"{name}_sum", values), (f"{name}_squares", values.square())):
-            setattr(self, state, getattr(self, state) + added.sum(dim=0))
+    def _add(self, name: str, values: Floats) -> None:
+        for state, added in ((f"{name}_sum", values), (f"{name}_squares", np.square(values))):
+            setattr(self, state, getattr(self, state) + self._here(added.sum(axis=0)))
+
+    def _here(self, values: Any) -> Tensor:
+        """Return an array as a tensor beside the states."""
+        return torch.as_tensor(values, device=self.samples.device)
 
     def _count(self) -> int:
         if self.layout.tolist() != self._layout:
@@ -237,10 +218,10 @@ class StiffnessMetric(Metric):
 
     def _summarised(self) -> StiffnessSummary:
         count = self._count()
-        low, high = (x.cpu().numpy().copy() for x in (self.nsi_min, self.nsi_max))
-        nsi_mean, nsi_std = moments(self.nsi_sum, self.nsi_squares, count)
-        increment_mean, increment_std = moments(self.increment_sum, self.increment_squares, count)
-        stage, stage_std = moments(self.stage_sum, self.stage_squares, count)
+        low, high = (as_array(x).copy() for x in (self.nsi_min, self.nsi_max))
+        nsi_mean, nsi_std = self._moments("nsi", count)
+        increment_mean, increment_std = self._moments("increment", count)
+        stage, stage_std = self._moments("stage", count)
         total, total_se = self._total("tns", count)
         increment_total, increment_total_se = self._total("increment_tns", count)
         in_stage = [self._stages.count(stage) for stage in self._stages]
@@ -252,7 +233,7 @@ class StiffnessMetric(Metric):
             nsi_max=high,
             increment_mean=increment_mean,
             increment_std=increment_std,
-            nsi_quantiles=quantiles(self.histogram.cpu().numpy(), low, high),
+            nsi_quantiles=quantiles(as_array(self.histogram), low, high),
             counted_steps=len(self._columns),
             tns_steps=sum(others > 1 for others in in_stage),
             stages=self._stage_ids,
@@ -264,24 +245,27 @@ class StiffnessMetric(Metric):
             stage_tns_se=_standard_error(stage_std, count),
         )
 
+    def _moments(self, name: str, count: int) -> tuple[Floats, Floats | None]:
+        sums, squares = (as_array(getattr(self, f"{name}_{end}")) for end in ("sum", "squares"))
+        return moments(sums, squares, count)
+
     def _total(self, name: str, count: int) -> tuple[float | None, float | None]:
         if not self._columns:
             return None, None
-        sums, squares = getattr(self, f"{name}_sum"), getattr(self, f"{name}_squares")
-        mean, spread = moments(sums, squares, count)
+        mean, spread = self._moments(name, count)
         error = _standard_error(spread, count)
         return float(mean), None if error is None else float(error)
 
-    def _taken(self, values: Tensor | ArrayLike, what: str) -> Tensor:
-        """Return a batch as float64 on the metric's device, or say what is wrong with it."""
-        values = as_numbers(values, what=what)
-        if values.dim() != 2 or values.shape[1] != self._steps:
+    def _taken(self, given: Tensor | ArrayLike, what: str) -> Floats:
+        """Return a batch as float64, or say what is wrong with it."""
+        values = as_numbers(given, what=what)
+        if values.ndim != 2 or values.shape[1] != self._steps:
             raise StepError(
-                f"`{what}` has shape {tuple(values.shape)}; this metric was made for "
+                f"`{what}` has shape {values.shape}; this metric was made for "
                 f"(samples, {self._steps}): give one value per step, counted or not."
             )
         check_indices(values, what=what)
-        return values.to(self.samples.device)
+        return values
 
     def _fitting(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return another metric's states on this one's device, if they mean the same here."""
@@ -342,7 +326,7 @@ class StiffnessMetric(Metric):
 
 
 def _counted_columns(counted: Any, steps: int) -> list[int]:
-    flags = np.asarray(counted.cpu() if isinstance(counted, Tensor) else counted)
+    flags = as_array(counted)
     if steps == 0 or flags.shape != (steps,):
         raise StepError(
             f"There are {steps} stages and {flags.size} counted flags; give one of each for "

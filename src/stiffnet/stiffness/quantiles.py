@@ -8,11 +8,9 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from stiffnet.stiffness.total import Floats
+from stiffnet.stiffness.given import Floats
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -21,18 +19,19 @@ _LOWEST, _HIGHEST = -8, 8  # powers of ten
 BINS = _PER_DECADE * (_HIGHEST - _LOWEST) + 2
 
 
-def binned(values: Tensor) -> Tensor:
+def binned(values: Floats) -> NDArray[np.int64]:
     """Count (samples, steps) values into (steps, bins).
 
     Example:
-        >>> binned(torch.tensor([[1.0], [1.0], [0.0]])).nonzero()[:, 1].tolist()
+        >>> binned(np.array([[1.0], [1.0], [0.0]])).nonzero()[1].tolist()
         [0, 2049]
     """
     steps = values.shape[1]
-    place = (values.log10() - _LOWEST) * _PER_DECADE
-    bins = place.floor().clamp(-1, BINS - 2).long() + 1  # log10(0) = -inf goes to bin 0
-    flat = bins + torch.arange(steps, device=values.device) * BINS
-    return flat.flatten().bincount(minlength=steps * BINS).view(steps, BINS)
+    with np.errstate(divide="ignore"):  # log10(0) = -inf goes to bin 0
+        place = (np.log10(values) - _LOWEST) * _PER_DECADE
+    bins = np.clip(np.floor(place), -1, BINS - 2).astype(np.int64) + 1
+    flat = (bins + np.arange(steps) * BINS).ravel()
+    return np.bincount(flat, minlength=steps * BINS).reshape(steps, BINS)
 
 
 def ranks(count: int) -> list[int]:
@@ -57,7 +56,7 @@ def quantiles(histogram: NDArray[Any], low: Floats, high: Floats) -> Floats:
         (quantiles, steps): the middle of the bin that holds each order statistic.
 
     Example:
-        >>> counts = binned(torch.tensor([[1.0], [1.0], [0.0]])).numpy()
+        >>> counts = binned(np.array([[1.0], [1.0], [0.0]]))
         >>> quantiles(counts, np.array([0.0]), np.array([1.0]))[:, 0].tolist()
         [0.0, 0.0, 1.0, 1.0, 1.0]
     """

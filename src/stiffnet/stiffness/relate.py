@@ -5,18 +5,19 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness.given import as_numbers
+from stiffnet.stiffness.given import Floats, as_numbers
 
-_Column = NDArray[np.float64]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from torch import Tensor
+
 _KINDS = ("pearson", "spearman", "kendall")
 _FEWEST = 3  # with two points every correlation is 1 or -1
 _EXACT = 8  # up to this many points, all 8! = 40,320 orders are tried
@@ -45,7 +46,7 @@ class ModelRanking:
 
 
 def relate(
-    values: Mapping[str, Tensor | ArrayLike], targets: Mapping[str, Tensor | ArrayLike]
+    values: Mapping[str, "Tensor | ArrayLike"], targets: Mapping[str, "Tensor | ArrayLike"]
 ) -> pd.DataFrame:
     r"""Correlate per-sample stiffness with per-sample outcomes, step by step and pooled.
 
@@ -143,7 +144,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def rank_models(
-    tns: Tensor | ArrayLike, accuracy: Tensor | ArrayLike, names: Sequence[str] | None = None
+    tns: "Tensor | ArrayLike", accuracy: "Tensor | ArrayLike", names: Sequence[str] | None = None
 ) -> ModelRanking:
     """Rank correlation of total stiffness with accuracy, over several models.
 
@@ -173,18 +174,12 @@ def rank_models(
             f"give one of each for at least {_FEWEST} models."
         )
     row = _correlations(x, y)
-    return ModelRanking(
-        names=labels,
-        spearman=row["spearman"],
-        spearman_p=row["spearman_p"],
-        kendall=row["kendall"],
-        kendall_p=row["kendall_p"],
-        note=row["note"],
-    )
+    found = ("spearman", "spearman_p", "kendall", "kendall_p", "note")
+    return ModelRanking(labels, **{key: row[key] for key in found})
 
 
-def _column(name: str, values: Tensor | ArrayLike) -> _Column:
-    column: _Column = as_numbers(values, what=name).cpu().numpy()
+def _column(name: str, values: "Tensor | ArrayLike") -> Floats:
+    column = as_numbers(values, what=name)
     if column.ndim != 1:
         raise StepError(f"{name!r} has shape {column.shape}; give one number per sample.")
     bad = np.flatnonzero(~np.isfinite(column))
@@ -196,7 +191,7 @@ def _column(name: str, values: Tensor | ArrayLike) -> _Column:
     return column
 
 
-def _correlations(x: _Column, y: _Column) -> dict[str, Any]:
+def _correlations(x: Floats, y: Floats) -> dict[str, Any]:
     """Every coefficient and p-value of one pair, or None and the reason."""
     row: dict[str, Any] = {"samples": len(x)}
     row |= {name: None for kind in _KINDS for name in (kind, f"{kind}_p")}
@@ -223,13 +218,13 @@ def _correlations(x: _Column, y: _Column) -> dict[str, Any]:
     }
 
 
-def _scaled(x: _Column) -> _Column:
+def _scaled(x: Floats) -> Floats:
     """Return a column times a power of two, which is exact: sums of any finite values exist."""
-    scaled: _Column = np.ldexp(x, -np.frexp(np.abs(x).max())[1])
+    scaled: Floats = np.ldexp(x, -np.frexp(np.abs(x).max())[1])
     return scaled
 
 
-def _spearman(x: _Column, y: _Column) -> tuple[float, float]:
+def _spearman(x: Floats, y: Floats) -> tuple[float, float]:
     """Spearman's coefficient; its p-value from all orders of a short column, else asymptotic."""
     result = stats.spearmanr(x, y)
     if len(x) > _EXACT:

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from torch import Tensor
+import numpy as np
 
-from stiffnet.stiffness.total import Floats
+from stiffnet.stiffness.given import Floats
 
 
 class StiffnessSummary(NamedTuple):
@@ -51,27 +51,17 @@ class StiffnessSummary(NamedTuple):
     stage_tns_se: Floats | None
 
 
-def moments(sums: Tensor, squares: Tensor, count: int) -> tuple[Floats, Floats | None]:
+def moments(sums: Floats, squares: Floats, count: int) -> tuple[Floats, Floats | None]:
     """Mean and sample standard deviation (divisor N - 1) from a sum and a sum of squares.
 
     The relative error of the deviation is about 1e-16 (mean / deviation)²; a difference that
-    rounding made negative is zero.
-
-    Args:
-        sums: Sum over the samples, for each quantity.
-        squares: Sum of the squares.
-        count: Number of samples, at least one.
-
-    Returns:
-        Arrays of their own memory; None for the deviation of one sample.
+    rounding made negative is zero. One sample has no deviation: None. The arrays are new.
 
     Example:
-        >>> import torch
-        >>> moments(torch.tensor([6.0]).double(), torch.tensor([20.0]).double(), 2)
+        >>> moments(np.array([6.0]), np.array([20.0]), 2)
         (array([3.]), array([1.41421356]))
     """
     mean = sums / count
     if count == 1:
-        return mean.cpu().numpy(), None
-    variance = ((squares - sums * mean) / (count - 1)).clamp(min=0.0)
-    return mean.cpu().numpy(), variance.sqrt().cpu().numpy()
+        return mean, None
+    return mean, np.sqrt(np.maximum((squares - sums * mean) / (count - 1), 0.0))

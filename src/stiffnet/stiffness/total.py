@@ -9,19 +9,18 @@ rounding alone could make it (0.1 is less than the float64 mean of three times 0
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness.given import as_numbers
-from stiffnet.stiffness.index import name_samples
+from stiffnet.stiffness.given import Floats, as_array, as_given, as_numbers, name_samples
 
-Floats = NDArray[np.float64]
-Stages = Sequence[int] | NDArray[Any] | Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Stages: TypeAlias = "Sequence[int] | NDArray[Any] | Tensor"
 
 _LARGEST = 1e140  # ratios, totals and the sums of their squares stay finite up to here
 _CELLS = 1 << 21  # indicators per piece of the proportion: a few MB, so they stay in the cache
@@ -41,7 +40,7 @@ class Estimate:
 
 
 @overload
-def tns(nsi: Tensor, stages: Stages) -> Tensor: ...
+def tns(nsi: "Tensor", stages: Stages) -> "Tensor": ...
 @overload
 def tns(nsi: ArrayLike, stages: Stages) -> Floats: ...
 def tns(nsi: Any, stages: Stages) -> Any:
@@ -74,26 +73,17 @@ def tns(nsi: Any, stages: Stages) -> Any:
         array([4.4])
     """  # noqa: E501
     values, columns = _checked(nsi, stages)
-    return _same_kind(_union_area(*_rectangles(values, columns)), nsi)
+    return as_given(_union_area(*_rectangles(values, columns)), nsi)
 
 
 @overload
-def stage_tns(nsi: Tensor, stages: Stages) -> Tensor: ...
+def stage_tns(nsi: "Tensor", stages: Stages) -> "Tensor": ...
 @overload
 def stage_tns(nsi: ArrayLike, stages: Stages) -> Floats: ...
 def stage_tns(nsi: Any, stages: Stages) -> Any:
     r"""Each stage's own total stiffness $m_s\,(m_s/\mu_s - 1)$, before the union is taken.
 
-    Args:
-        nsi: (samples, steps) indices of the steps that count.
-        stages: The stage of each step.
-
-    Returns:
-        (samples, distinct stages) in float64, the stages in ascending order.
-
-    Raises:
-        StepError: If the shapes do not fit, there is no step, or an index is negative.
-        NonFiniteError: If an index is NaN or infinite.
+    Takes and refuses what ``tns`` does, and gives (samples, distinct stages), in ascending order.
 
     Example:
         >>> stage_tns(np.array([[1.0, 1.0, 4.0, 5.0, 3.0]]), [1, 1, 1, 2, 2])
@@ -101,10 +91,10 @@ def stage_tns(nsi: Any, stages: Stages) -> Any:
     """
     values, columns = _checked(nsi, stages)
     widths, heights = _rectangles(values, columns)
-    return _same_kind(widths * heights, nsi)
+    return as_given(widths * heights, nsi)
 
 
-def delta(nsi: Tensor | ArrayLike, stages: Stages, m1: ArrayLike, m2: ArrayLike) -> Estimate:
+def delta(nsi: "Tensor | ArrayLike", stages: Stages, m1: ArrayLike, m2: ArrayLike) -> Estimate:
     r"""Share of samples with at least one stiff step.
 
     $$\delta(M_1, M_2) = \mathbb{E}\,\mathbf{1}\bigl[\exists t:
@@ -135,42 +125,34 @@ def delta(nsi: Tensor | ArrayLike, stages: Stages, m1: ArrayLike, m2: ArrayLike)
     values, columns = _checked(nsi, stages)
     excess, level = _thresholds(m1, m2)
     samples = _some(values)
-    ratios, peaks = (x.numpy() for x in _stage_peaks(values.cpu(), columns))
+    ratios, peaks = _stage_peaks(values, columns)
     # How many (sorted) thresholds each rectangle covers: from here on corners are integers.
-    rows = np.searchsorted(np.sort(excess.ravel()), ratios, side="right")
-    cols = np.searchsorted(np.sort(level.ravel()), peaks, side="right")
+    rows, cols = _covered(ratios, excess), _covered(peaks, level)
     order = np.argsort(-rows, axis=1, kind="stable")
     rows = np.take_along_axis(rows, order, axis=1)
     cols = np.maximum.accumulate(np.take_along_axis(cols, order, axis=1), axis=1)
     # Neighbours on the staircase overlap in (next row, this column): count each corner once.
-    shape = (excess.size + 1, level.size + 1)
-    corners = _histogram(rows, cols, shape) - _histogram(rows[:, 1:], cols[:, :-1], shape)
-    covered = corners[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1][1:, 1:]
-    share = covered[_rank(excess)][:, _rank(level)].reshape(excess.shape + level.shape) / samples
+    corners = _counts(rows, cols, excess, level)
+    share = (corners - _counts(rows[:, 1:], cols[:, :-1], excess, level)) / samples
     error = np.sqrt(share * (1 - share) / (samples - 1)) if samples > 1 else None
     return Estimate(share, error)
 
 
-def proportion(nsi: Tensor | ArrayLike, stages: Stages, m1: ArrayLike, m2: ArrayLike) -> Estimate:
+def proportion(
+    nsi: "Tensor | ArrayLike",
+    stages: Stages,
+    m1: ArrayLike,
+    m2: ArrayLike,
+    *,
+    errors: bool = True,
+) -> Estimate:
     r"""Stiffness proportion: the share of steps that are stiff, averaged over samples.
 
     $$\hat p(M_1, M_2) = \frac{1}{L}\, \mathbb{E}\, \#\{t :
       \zeta_t \ge \max(\mu_{s(t)} (1 + M_1),\, M_2)\}$$
 
-    Exact counts, with the conventions of ``delta``. L is the number of columns given.
-
-    Args:
-        nsi: (samples, steps) indices of the steps that count.
-        stages: The stage of each step.
-        m1: Excesses over the stage mean, a number or a list of them, none negative.
-        m2: Absolute thresholds, likewise.
-
-    Returns:
-        The estimate on the grid: (len(m1), len(m2)), a plain number dropping its axis.
-
-    Raises:
-        StepError: If the shapes do not fit, or there is no step, no sample, or a bad threshold.
-        NonFiniteError: If an index is NaN or infinite.
+    Exact counts, with the conventions, arguments and errors of ``delta``. L is the number of
+    columns given. Standard errors, which take most of the time on a fine grid, can be left out.
 
     Example:
         >>> proportion(np.array([[1.0, 1.0, 4.0, 2.0]]), [1, 1, 1, 1], 0.0, [0.0, 3.0]).value
@@ -180,29 +162,27 @@ def proportion(nsi: Tensor | ArrayLike, stages: Stages, m1: ArrayLike, m2: Array
     excess, level = _thresholds(m1, m2)
     samples = _some(values)
     steps = values.shape[1]
-    ratios, values_np = _ratios(values.cpu(), columns).numpy(), values.cpu().numpy()
-    total = np.zeros((excess.size, level.size))
-    squares = np.zeros_like(total)
+    ratios = _ratios(values, columns)
+    total = _counts(_covered(ratios, excess), _covered(values, level), excess, level)
+    value = total / (samples * steps)
+    if samples == 1 or not errors:
+        return Estimate(value, None)
+    squares = np.zeros((excess.size, level.size))
     piece = max(1, _CELLS // (steps * max(excess.size, level.size, 1)))
     for start in range(0, samples, piece):
         part = slice(start, start + piece)
         # Counting steps that pass both tests is a matrix product of indicators; a float32 holds
         # every count below 2**24, so it is exact.
         above = (ratios[part, None, :] >= excess.reshape(-1, 1)).astype(np.float32)
-        high = (values_np[part, :, None] >= level.reshape(1, -1)).astype(np.float32)
-        counts = (above @ high).astype(np.float64)
-        total += counts.sum(axis=0)
-        squares += np.square(counts).sum(axis=0)
-    shape = excess.shape + level.shape
-    value = (total / (samples * steps)).reshape(shape)
-    if samples == 1:
-        return Estimate(value, None)
+        high = (values[part, :, None] >= level.reshape(1, -1)).astype(np.float32)
+        squares += np.square((above @ high).astype(np.float64)).sum(axis=0)
     # Whole numbers below 2**53, so the difference cannot come out as noise below zero by much.
-    variance = np.clip(squares - total * total / samples, 0, None) / (samples - 1)
-    return Estimate(value, (np.sqrt(variance / samples) / steps).reshape(shape))
+    spread = squares.reshape(total.shape) - total.astype(np.float64) ** 2 / samples
+    variance = np.clip(spread, 0, None) / (samples - 1)
+    return Estimate(value, np.sqrt(variance / samples) / steps)
 
 
-def check_indices(values: Tensor, *, what: str = "nsi") -> None:
+def check_indices(values: Floats, *, what: str = "nsi") -> None:
     """Refuse indices that are NaN, infinite, negative or huge, naming the samples and the step.
 
     Args:
@@ -214,18 +194,17 @@ def check_indices(values: Tensor, *, what: str = "nsi") -> None:
         StepError: If a value is negative, or above 1e140, where totals would leave float64.
 
     Example:
-        >>> check_indices(torch.tensor([[0.5, 1.0]]))
+        >>> check_indices(np.array([[0.5, 1.0]]))
     """
-    # min and max see NaN too: two passes and one wait instead of three.
-    if values.numel() == 0 or bool((values.min() >= 0) & (values.max() <= _LARGEST)):
+    if values.size == 0 or (values.min() >= 0 and values.max() <= _LARGEST):  # they see NaN too
         return
-    kinds: tuple[tuple[Tensor, type[StepError], str], ...] = (
-        (~values.isfinite(), NonFiniteError, "NaN or infinite"),
+    kinds: tuple[tuple[NDArray[np.bool_], type[StepError], str], ...] = (
+        (~np.isfinite(values), NonFiniteError, "NaN or infinite"),
         (values < 0, StepError, "negative"),
         (values > _LARGEST, StepError, f"above {_LARGEST:g}"),
     )
-    bad, error, word = next(kind for kind in kinds if bool(kind[0].any()))
-    step = int(bad.any(dim=0).nonzero()[0])
+    bad, error, word = next(kind for kind in kinds if kind[0].any())
+    step = int(np.flatnonzero(bad.any(axis=0))[0])
     raise error(
         f"`{what}` is {word} for {name_samples(bad[:, step])} at step {step}, counted from 0; "
         "an index is a ratio of norms: check how these were computed, or leave these samples out."
@@ -249,7 +228,7 @@ def stage_columns(stages: Stages, *, steps: int) -> dict[int, list[int]]:
         >>> stage_columns([7, 7, 2], steps=3)
         {2: [2], 7: [0, 1]}
     """
-    ids = np.asarray(stages.cpu() if isinstance(stages, Tensor) else stages)
+    ids = as_array(stages)
     if ids.shape != (steps,) or not (steps == 0 or np.issubdtype(ids.dtype, np.integer)):
         raise StepError(
             f"`stages` has shape {ids.shape} and type {ids.dtype} for {steps} steps; "
@@ -258,58 +237,58 @@ def stage_columns(stages: Stages, *, steps: int) -> dict[int, list[int]]:
     return {int(stage): np.flatnonzero(ids == stage).tolist() for stage in np.unique(ids)}
 
 
-def _checked(nsi: Any, stages: Stages) -> tuple[Tensor, dict[int, list[int]]]:
+def _checked(nsi: Any, stages: Stages) -> tuple[Floats, dict[int, list[int]]]:
     values = as_numbers(nsi, what="nsi")
-    if values.dim() != 2 or values.shape[1] == 0:
+    if values.ndim != 2 or values.shape[1] == 0:
         raise StepError(
-            f"`nsi` has shape {tuple(values.shape)}; give (samples, steps) with at least one step."
+            f"`nsi` has shape {values.shape}; give (samples, steps) with at least one step."
         )
     check_indices(values)
     return values, stage_columns(stages, steps=values.shape[1])
 
 
-def _same_kind(result: Tensor, nsi: Any) -> Any:
-    return result if isinstance(nsi, Tensor) else result.numpy()
-
-
-def _some(values: Tensor) -> int:
-    if values.shape[0] == 0:
+def _some(values: Floats) -> int:
+    if len(values) == 0:
         raise StepError("A share of no samples does not exist; give `nsi` at least one row.")
-    return values.shape[0]
+    return len(values)
 
 
-def _ratios(values: Tensor, columns: dict[int, list[int]]) -> Tensor:
+def _ratios(values: Floats, columns: dict[int, list[int]]) -> Floats:
     """Each value over its stage's mean; infinite in a stage of zeros, where 0 ≥ 0·(1 + M₁)."""
-    ratios = torch.empty_like(values)
+    ratios = np.empty_like(values)
     for steps in columns.values():
         stage = values[:, steps]
-        total = stage.sum(dim=1, keepdim=True)
-        ratio = torch.where(total > 0, stage * len(steps) / total, torch.inf)
-        largest = stage == stage.amax(dim=1, keepdim=True)
-        ratios[:, steps] = torch.where(largest, ratio.clamp(min=1.0), ratio)
+        ratio = _over(stage * len(steps), stage.sum(axis=1, keepdims=True))
+        largest = stage == stage.max(axis=1, keepdims=True)
+        ratios[:, steps] = np.where(largest, np.maximum(ratio, 1.0), ratio)
     return ratios
 
 
-def _stage_peaks(values: Tensor, columns: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
+def _stage_peaks(values: Floats, columns: dict[int, list[int]]) -> tuple[Floats, Floats]:
     """Largest ratio and largest value of each stage; one step has both, division being monotone."""
-    peaks = torch.stack([values[:, steps].amax(1) for steps in columns.values()], 1)
-    totals = torch.stack([values[:, steps].sum(1) for steps in columns.values()], 1)
-    counts = torch.tensor([len(steps) for steps in columns.values()], device=values.device)
-    ratios = torch.where(totals > 0, (peaks * counts / totals).clamp(min=1.0), torch.inf)
-    return ratios, peaks
+    peaks = np.stack([values[:, steps].max(axis=1) for steps in columns.values()], axis=1)
+    totals = np.stack([values[:, steps].sum(axis=1) for steps in columns.values()], axis=1)
+    counts = np.array([len(steps) for steps in columns.values()])
+    return np.maximum(_over(peaks * counts, totals), 1.0), peaks
 
 
-def _rectangles(values: Tensor, columns: dict[int, list[int]]) -> tuple[Tensor, Tensor]:
+def _over(values: Floats, totals: Floats) -> Floats:
+    """Quotients, infinite where a total is zero."""
+    return np.divide(values, totals, out=np.full_like(values, np.inf), where=totals > 0)
+
+
+def _rectangles(values: Floats, columns: dict[int, list[int]]) -> tuple[Floats, Floats]:
     ratios, peaks = _stage_peaks(values, columns)
-    return torch.where(peaks > 0, ratios - 1, 0.0), peaks
+    return np.where(peaks > 0, ratios - 1, 0.0), peaks
 
 
-def _union_area(widths: Tensor, heights: Tensor) -> Tensor:
+def _union_area(widths: Floats, heights: Floats) -> Floats:
     """Area of the union of rectangles that share a corner: from the widest, the skyline rises."""
-    widths, order = widths.sort(dim=1, descending=True)
-    skyline = heights.gather(1, order).cummax(dim=1).values
-    following = torch.cat([widths[:, 1:], torch.zeros_like(widths[:, :1])], dim=1)
-    return ((widths - following) * skyline).sum(dim=1)
+    order = np.argsort(-widths, axis=1, kind="stable")
+    widths = np.take_along_axis(widths, order, axis=1)
+    skyline = np.maximum.accumulate(np.take_along_axis(heights, order, axis=1), axis=1)
+    area: Floats = (-np.diff(widths, axis=1, append=0.0) * skyline).sum(axis=1)
+    return area
 
 
 def _thresholds(m1: ArrayLike, m2: ArrayLike) -> tuple[Floats, Floats]:
@@ -323,11 +302,23 @@ def _thresholds(m1: ArrayLike, m2: ArrayLike) -> tuple[Floats, Floats]:
     return 1.0 + grids[0], grids[1]
 
 
-def _rank(grid: Floats) -> NDArray[np.intp]:
-    """Where each entry stands once the grid is sorted."""
-    return np.argsort(np.argsort(grid.ravel(), kind="stable"), kind="stable")
+def _covered(values: Floats, grid: Floats) -> NDArray[np.intp]:
+    """How many thresholds of a grid each value reaches."""
+    return np.searchsorted(np.sort(grid.ravel()), values, side="right")
 
 
-def _histogram(rows: NDArray[Any], cols: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+def _counts(
+    rows: NDArray[np.intp], cols: NDArray[np.intp], excess: Floats, level: Floats
+) -> NDArray[np.int64]:
+    """Count, at each pair of thresholds, the points that reach both; each says how many of either.
+
+    In the order of the given thresholds, a plain number dropping its axis.
+    """
+    shape = (excess.size + 1, level.size + 1)
     flat = np.bincount((rows * shape[1] + cols).ravel(), minlength=shape[0] * shape[1])
-    return flat.reshape(shape)
+    reached = flat.reshape(shape)[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1][1:, 1:]
+    # Where each threshold stands once they are sorted.
+    places = (
+        np.argsort(np.argsort(g.ravel(), kind="stable"), kind="stable") for g in (excess, level)
+    )
+    return reached[np.ix_(*places)].reshape(excess.shape + level.shape)

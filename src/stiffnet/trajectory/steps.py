@@ -1,7 +1,7 @@
 """The residual steps of any network, in the order in which they run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,55 +15,11 @@ from stiffnet.trajectory.opaque import opaque_blocks
 from stiffnet.trajectory.origins import StrangeSum
 from stiffnet.trajectory.rule import Found, passed_over, residual_additions
 from stiffnet.trajectory.stages import begins_a_stage
+from stiffnet.trajectory.step import Site as Site, Step as Step
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
 from stiffnet.words import first_line
 
 PROBE_BATCHES = (2, 3)  # two batch sizes, to see which axis of a state counts the samples
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where in a forward pass a value can be met: one operand of one addition or product.
-
-    Additions and products are numbered within the own code of a module, over one forward pass.
-    """
-
-    module: str
-    kind: str  # "add", "mul", or "block" for the change that a whole module makes
-    number: int
-    operand: int
-    of: int  # how many of its kind the module's code has in one pass
-    dims: int  # number of axes of the value
-    axis: int = 0  # which axis counts the samples
-    fold: int = 1  # how many entries of that axis belong to one sample
-
-
-@dataclass(frozen=True)
-class Step:
-    """One residual addition of a network."""
-
-    name: str
-    """The module's path; ``path#1`` for the second addition in it."""
-    stage: int
-    """Number of the run of steps with one state shape, from 0."""
-    shape: tuple[int, ...]
-    """Shape of the state of one sample."""
-    identity: bool
-    """The shortcut hands the state through unchanged."""
-    counted: bool
-    """Enters TNS and the stiffness proportion: every step of a stage but its first."""
-    branch: tuple[str, ...]
-    """Paths of the modules that compute the rate."""
-    gates: tuple[str, ...]
-    """Paths of what multiplies the rate with a step size: attention, layer scale, a constant."""
-    state_at: Site
-    increment_at: Site
-    rate_at: Site
-
-    @property
-    def module(self) -> str:
-        """Path of the module whose code adds; a gate would go on `increment_at` in it."""
-        return self.state_at.module
 
 
 def steps(model: nn.Module, example: Any) -> list[Step]:
@@ -146,24 +102,24 @@ def _refuse_strangers(
 
 def _step(found: Found, other: Found) -> Step:
     """Combine two probes into a step whose sample axes are known."""
-    axis, fold = sample_axis(found.module, found.state_shape, other.state_shape)
-    rate_axis, rate_fold = sample_axis(found.module, found.rate_shape, other.rate_shape)
+    axis, entries = sample_axis(found.module, found.state_shape, other.state_shape)
+    rate_axis, rate_entries = sample_axis(found.module, found.rate_shape, other.rate_shape)
     kept = tuple(n for i, n in enumerate(found.state_shape) if i != axis)
     at = Site(
         found.module, found.kind, found.number, found.state_operand, found.of,
-        len(found.state_shape), axis, fold,
+        len(found.state_shape), axis, entries,
     )  # fmt: skip
     return Step(
         name=found.module.replace("._orig_mod", "").removeprefix("_orig_mod."),
         stage=0,
-        shape=kept if fold == 1 else (fold, *kept),
+        shape=kept if entries == 1 else (entries, *kept),
         identity=found.identity,
         counted=True,
         branch=found.branch,
         gates=found.gates,
         state_at=at,
         increment_at=replace(at, operand=1 - found.state_operand),
-        rate_at=Site(*found.rate, found.rate_of, len(found.rate_shape), rate_axis, rate_fold),
+        rate_at=Site(*found.rate, found.rate_of, len(found.rate_shape), rate_axis, rate_entries),
     )
 
 

@@ -12,6 +12,26 @@
   };
   let printing = false;
 
+  // Galleries: one box at a time. Before the charts are drawn, since what is hidden is not drawn.
+  document.querySelectorAll("[data-gallery]").forEach((gallery) => {
+    const choice = gallery.querySelector("select");
+    const boxes = [...gallery.querySelectorAll(".module")];
+    const show = () => boxes.forEach((box, i) => (box.hidden = i !== choice.selectedIndex));
+    choice.addEventListener("change", () => {
+      show();
+      dispatchEvent(new Event("resize")); // draws what has come into view
+    });
+    gallery.querySelectorAll("[data-turn]").forEach((button) => {
+      button.hidden = false;
+      button.addEventListener("click", () => {
+        choice.selectedIndex = (choice.selectedIndex + Number(button.dataset.turn) + boxes.length) % boxes.length;
+        choice.dispatchEvent(new Event("change"));
+      });
+    });
+    gallery.querySelector(".chooser").hidden = false;
+    show();
+  });
+
   // Charts are drawn in light colours; a dark page swaps each for its counterpart.
   function recoloured(value, isColour) {
     if (typeof value === "string") return isColour && Object.hasOwn(dark, value) ? dark[value] : value;

@@ -7,7 +7,7 @@ from rich.console import Console
 from naming import case
 from report.cases import RESNET, VIT, poisoned, view
 from report.payloads import PAYLOADS
-from stiffnet.report.terminal import steps_table, summary
+from stiffnet.report.stiffness_tables import steps_lines, summary
 from stiffnet.report.text import decimals_for, fixed
 
 BASE = view(((3, (16, 8, 8)), (2, (32, 4, 4))), samples=12, labels=3, seed=1)
@@ -32,7 +32,7 @@ def test_it_fits_eighty_columns_and_loses_no_number(layout, attention, name):
     shown = view(layout, samples=8, attention=attention, scale=30)
     steps = shown.steps.assign(step=[name.format(i) for i in range(len(shown.steps))])
     shown = replace(shown, steps=steps)
-    lines = printed(summary(shown), steps_table(shown)).splitlines()
+    lines = printed(summary(shown), steps_lines(shown)).splitlines()
     assert max(cell_len(line) for line in lines) <= 80
     text = "\n".join(lines)
     decimals = decimals_for(shown.steps["nsi_mean"])
@@ -41,7 +41,7 @@ def test_it_fits_eighty_columns_and_loses_no_number(layout, attention, name):
 
 
 def test_stages_are_separated_and_the_stiffest_marked():
-    text = printed(steps_table(view(RESNET, samples=8)))
+    text = printed(steps_lines(view(RESNET, samples=8)))
     assert text.count("stage ") == 3
     assert sum(set(line.strip()) == {"─"} for line in text.splitlines()) == 3
     assert text.count("▲") == 3
@@ -52,7 +52,7 @@ def test_a_payload_neither_acts_nor_styles():
     for payload in PAYLOADS:
         with case(payload):
             shown = poisoned(payload, BASE)
-            text = printed(summary(shown), steps_table(shown))
+            text = printed(summary(shown), steps_lines(shown))
             assert not {c for c in text if ord(c) < 32 or 127 <= ord(c) < 160} - {"\n"}
             assert max(cell_len(line) for line in text.splitlines()) <= 80
 
@@ -60,4 +60,4 @@ def test_a_payload_neither_acts_nor_styles():
 def test_rich_markup_is_shown_and_not_obeyed():
     shown = poisoned("[bold]x[/bold] :smile:", BASE)
     assert "[bold]x[/bold] :smile:" in printed(summary(shown))
-    assert "[bold]x[/bold] :smile:" in printed(steps_table(shown))
+    assert "[bold]x[/bold] :smile:" in printed(steps_lines(shown))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from report.cases import RESNET, VIT, view
-from stiffnet.report import plots, surfaces
+from stiffnet.report import stiffness_plots as plots, surfaces
 from stiffnet.report.theme import LIGHT
 
 
@@ -59,7 +59,7 @@ def test_stages_are_labelled_with_their_shape():
 def test_a_surface_has_m1_across_and_m2_upwards(name):
     shown = view(samples=30)
     surface = getattr(shown, name)
-    figure = getattr(plots, f"{name}_figure")(shown)
+    figure = getattr(surfaces, f"{name}_figure")(shown)
     contour = figure.data[0]
     assert list(contour.x) == list(shown.m1)
     assert list(contour.y) == list(shown.m2)

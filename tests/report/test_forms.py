@@ -8,16 +8,16 @@ from naming import case
 from report.cases import thin, view
 from report.parsed import Parsed
 from report.payloads import PAYLOADS
-from stiffnet.report.findings import plain
-from stiffnet.report.folded import FoldView, Form, forms_table, saving
-from stiffnet.report.page import stiffness_page
-from stiffnet.report.text import MISSING, clean
+from stiffnet.report.forms import forms_table, saving
+from stiffnet.report.page import page as drawn
+from stiffnet.report.text import MISSING, clean, plain
+from stiffnet.results.fold import Form, Forms
 
 BASE = thin(view(((2, (16, 8, 8)), (1, (32, 4, 4))), samples=6, labels=2, seed=1))
 TRAINED = Form("as trained", 0.975, 275_183, 10_205_792, 200.0)
 FOLDED = Form("folded", 0.975, 272_474, 10_203_776, 250.0, 2.1e-7)
 FUSED = Form("fused", 0.95, 271_690, 10_203_776, 320.0, 3.4e-7)
-SHOWN = FoldView((TRAINED, FOLDED, FUSED), tested=360, batch=64, passes=15)
+SHOWN = Forms((TRAINED, FOLDED, FUSED), tested=360, batch=64, passes=15)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _short(short_plotly):
 
 
 def parsed(fold):
-    return Parsed(stiffness_page([BASE], heading="a page", fold=fold))
+    return Parsed(drawn([BASE] if fold is None else [fold, BASE], heading="a page"))
 
 
 def texts(page):

@@ -10,15 +10,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from stiffnet.report.canvas import canvas
-from stiffnet.report.findings import all_counted, increment_differs, rows
-from stiffnet.report.surfaces import (
-    delta_figure as delta_figure,
-    proportion_figure as proportion_figure,
-)
-from stiffnet.report.text import finite, number, plot_text, shape
+from stiffnet.report.step_axis import line, marker_size, spread_band, step_layout
+from stiffnet.report.stiffness_findings import all_counted, increment_differs
+from stiffnet.report.text import finite, number, plot_text, rows, shape
 from stiffnet.report.theme import LIGHT, SERIES
-from stiffnet.report.view import Curve, StiffnessView
+from stiffnet.results.view import Curve, StiffnessView
 
 _EDGE = 0.4  # how far a band reaches beyond the first and last step of its stage
 _LOG_FROM = 50.0  # medians that differ by more than this factor are drawn on a logarithmic axis
@@ -36,16 +32,12 @@ def share_steps(views: Sequence[StiffnessView]) -> bool:
 
 
 def nsi_figure(views: Sequence[StiffnessView]) -> go.Figure:
-    """NSI by step: median, middle half and 90 % of the inputs, with stages as background.
-
-    Args:
-        views: One network, or several with the same steps, which are overlaid.
-    """
+    """NSI by step of networks with the same steps: median, middle half and 90 % of the inputs."""
     figure = go.Figure(layout=_steps_layout(views[0]))
     alone = len(views) == 1
     for i, view in enumerate(views):
-        _add_band(figure, view, ("nsi_q05", "nsi_q95"), "most", i, alone=alone)
-        _add_band(figure, view, ("nsi_q25", "nsi_q75"), "half", i, alone=alone)
+        _add_band(figure, view, ("nsi_q05", "nsi_q95"), "most", i, alone)
+        _add_band(figure, view, ("nsi_q25", "nsi_q75"), "half", i, alone)
     for i, view in enumerate(views):
         _add_medians(figure, view, i, alone=alone)
         if increment_differs(view):
@@ -62,18 +54,9 @@ def extremes_figure(view: StiffnessView) -> go.Figure:
     for curves, name, series in ((view.calmest, "calmest", 5), (view.stiffest, "stiffest", 4)):
         for j, curve in enumerate(curves):
             _add_curve(figure, view, curve, name, series, first=j == 0)
-    x, y = _broken(view, [row["nsi_median"] for row in rows(view.steps)])
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines+markers",
-            name="median of all",
-            marker={"size": 3},
-            line={"color": LIGHT["ink"], "width": 1.5, "dash": "dot"},
-            hoverinfo="skip",
-        )
-    )
+    median = _broken(view, list(view.steps["nsi_median"]))
+    point, ink = {"size": 3}, LIGHT["ink"]
+    figure.add_trace(line(*median, "median of all", ink, width=1.5, dash="dot", marker=point))
     figure.update_layout(hovermode="closest")
     figure.update_yaxes(type=_axis_type([view]))
     return figure
@@ -94,48 +77,18 @@ def _steps_layout(view: StiffnessView) -> dict[str, Any]:
         short = f"stage {plot_text(stage, longest=12)}"
         long = f"{short} · {plot_text(shape(steps[positions[0]]['shape']))}"
         bands.append({"left": left, "right": right, "long": long, "short": short})
+        across = {"type": "rect", "xref": "x", "x0": left, "x1": right, "layer": "below"}
+        down = {"yref": "paper", "y0": 0, "y1": 1}
         if order % 2 == 0:
-            shapes.append(
-                {
-                    "type": "rect",
-                    "xref": "x",
-                    "yref": "paper",
-                    "x0": left,
-                    "x1": right,
-                    "y0": 0,
-                    "y1": 1,
-                    "fillcolor": LIGHT["band"],
-                    "line": {"width": 0},
-                    "layer": "below",
-                }
-            )
+            shapes.append(across | down | {"fillcolor": LIGHT["band"], "line": {"width": 0}})
+        place = {"x": (left + right) / 2, "xref": "x", "y": 1, "yref": "paper"}
+        font = {"size": 12, "color": LIGHT["muted"]}
         annotations.append(
-            {
-                "text": long,
-                "x": (left + right) / 2,
-                "xref": "x",
-                "y": 1,
-                "yref": "paper",
-                "yanchor": "bottom",
-                "showarrow": False,
-                "font": {"size": 12, "color": LIGHT["muted"]},
-            }
+            place | {"text": long, "yanchor": "bottom", "showarrow": False, "font": font}
         )
-    names = [plot_text(row["step"], longest=18) for row in steps]
-    layout = canvas(height=440)
-    layout["shapes"], layout["annotations"] = shapes, annotations
-    layout["meta"] = {"bands": bands}
-    layout["xaxis"] |= {
-        "range": [0.4, len(steps) + 0.6],
-        "tickmode": "array",
-        "tickvals": list(range(1, len(steps) + 1)),
-        "ticktext": names,
-        "tickangle": -55 if len(steps) > 1 else 0,
-        "showgrid": False,
-    }
-    layout["yaxis"] |= {"title": {"text": "NSI", "standoff": 8}, "rangemode": "tozero"}
-    layout["hovermode"] = "x"
-    return layout
+    layout = step_layout([row["step"] for row in steps], "NSI", height=440)
+    layout["margin"] |= {"t": 62}  # above the chart the stages are named
+    return layout | {"shapes": shapes, "annotations": annotations, "meta": {"bands": bands}}
 
 
 def _broken(view: StiffnessView, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -167,26 +120,20 @@ def _outline(view: StiffnessView, lower: str, upper: str) -> tuple[list[Any], li
 def _add_band(
     figure: go.Figure,
     view: StiffnessView,
-    quantiles: tuple[str, str],
+    ends: tuple[str, str],
     role: str,
     order: int,
-    *,
     alone: bool,
 ) -> None:
-    x, y = _outline(view, *quantiles)
     name = "middle half" if role == "half" else "90 % of images"
     figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            fill="toself",
-            mode="lines",
-            line={"width": 0, "color": LIGHT[f"series{order % SERIES}"]},
-            fillcolor=LIGHT[f"{role}{order % SERIES}"],
-            name=name if alone else f"{name}, {plot_text(view.title, longest=40)}",
+        spread_band(
+            *_outline(view, *ends),
+            name if alone else f"{name}, {plot_text(view.title, longest=40)}",
+            role,
+            order % SERIES,
             visible=True if alone or role == "half" else "legendonly",
             showlegend=alone or role == "most",
-            hoverinfo="skip",
         )
     )
 
@@ -195,21 +142,18 @@ def _add_medians(figure: go.Figure, view: StiffnessView, order: int, *, alone: b
     steps = rows(view.steps)
     colour = LIGHT[f"series{order % SERIES}"]
     x, y = _broken(view, [row["nsi_median"] for row in steps])
-    row_of = {position + 1: row for position, row in enumerate(steps)}
-    counted = [position is None or bool(row_of[position]["counted"]) for position in x]
+    shown = [None if position is None else steps[position - 1] for position in x]
+    filled = [colour if row is None or row["counted"] else LIGHT["paper"] for row in shown]
+    edge = {"color": colour, "width": 1.5}
     figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines+markers",
-            name="median" if alone else plot_text(view.title, longest=60),
-            line={"color": colour, "width": 2, "dash": _DASHES[order // SERIES % len(_DASHES)]},
-            marker={
-                "size": 7 if len(steps) <= 80 else 4.5,
-                "color": [colour if inside else LIGHT["paper"] for inside in counted],
-                "line": {"color": colour, "width": 1.5},
-            },
-            customdata=[_hover(row_of[p]) if p is not None else [] for p in x],
+        line(
+            x,
+            y,
+            "median" if alone else plot_text(view.title, longest=60),
+            colour,
+            dash=_DASHES[order // SERIES % len(_DASHES)],
+            marker={"size": marker_size(steps), "color": filled, "line": edge},
+            customdata=[_hover(row) if row else [] for row in shown],
             hovertemplate=_HOVER if alone else _title_line(view) + _HOVER,
         )
     )
@@ -243,33 +187,19 @@ def _hover(row: dict[str, Any]) -> list[str]:
 
 
 def _add_increment(figure: go.Figure, view: StiffnessView, order: int, *, alone: bool) -> None:
-    x, y = _broken(view, list(view.steps["increment_mean"]))
     colour = LIGHT["series1"] if alone else LIGHT[f"series{order % SERIES}"]
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines",
-            name="increment (mean)" if alone else f"increment, {plot_text(view.title, longest=40)}",
-            line={"color": colour, "width": 1.3, "dash": "dot"},
-            visible=True if alone else "legendonly",
-            hoverinfo="skip",
-        )
-    )
+    name = "increment (mean)" if alone else f"increment, {plot_text(view.title, longest=40)}"
+    values = _broken(view, list(view.steps["increment_mean"]))
+    shown = True if alone else "legendonly"
+    figure.add_trace(line(*values, name, colour, width=1.3, dash="dot", visible=shown))
 
 
 def _hollow_key() -> go.Scatter:
+    edge = {"color": LIGHT["muted"], "width": 1.5}
+    marker = {"size": 7, "color": LIGHT["paper"], "line": edge}
+    name = "not counted in TNS"
     return go.Scatter(
-        x=[None],
-        y=[None],
-        mode="markers",
-        name="not counted in TNS",
-        marker={
-            "size": 7,
-            "color": LIGHT["paper"],
-            "line": {"color": LIGHT["muted"], "width": 1.5},
-        },
-        hoverinfo="skip",
+        x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip"
     )
 
 
@@ -278,20 +208,19 @@ def _add_curve(
 ) -> None:
     x, y = _broken(view, list(curve.nsi))
     names = [plot_text(step) for step in view.steps["step"]]
-    label = plot_text(curve.label, longest=60)
     figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines+markers",  # a stage of one step has no line
-            name=f"{name} inputs",
-            marker={"size": 3},
+        line(
+            x,
+            y,
+            f"{name} inputs",
+            LIGHT[f"series{series}"],
+            width=1.4,
+            marker={"size": 3},  # a stage of one step has no line
             legendgroup=name,
             showlegend=first,
-            line={"color": LIGHT[f"series{series}"], "width": 1.4},
             opacity=0.85,
             customdata=[[names[p - 1], number(v)] if p else [] for p, v in zip(x, y, strict=True)],
-            meta=[label, number(curve.tns)],
+            meta=[plot_text(curve.label, longest=60), number(curve.tns)],
             hovertemplate="<b>%{meta[0]}</b> (TNS %{meta[1]})<br>"
             "%{customdata[0]}: NSI %{customdata[1]}<extra></extra>",
         )

@@ -5,16 +5,15 @@ import pytest
 from scipy import stats
 
 from report.cases import view
-from stiffnet.report.findings import (
+from stiffnet.report.stiffness_findings import (
     ALPHA,
     at_thresholds,
     comparison,
     findings,
     headline,
-    plain,
     stiffest_steps,
 )
-from stiffnet.report.text import percent
+from stiffnet.report.text import percent, plain
 from stiffnet.stiffness.relate import relate
 
 

@@ -1,0 +1,44 @@
+"""Which file draws which kind of result."""
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from rich.console import RenderableType
+
+from stiffnet.report import fold, forms, stiffness, stripes
+from stiffnet.report.blocks import Part
+from stiffnet.results.fold import FoldReport, Forms
+from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.results.stripes import StripeReport
+from stiffnet.results.view import StiffnessView
+
+KINDS: dict[type, ModuleType] = {
+    StiffnessReport: stiffness,
+    StiffnessView: stiffness,
+    StripeReport: stripes,
+    FoldReport: fold,
+    Forms: forms,
+}
+"""Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
+
+
+def parts_of(results: Sequence[Any], titles: Sequence[str]) -> list[Part]:
+    """Return what results put on a page; all of one kind where the first of them stands."""
+    groups: dict[ModuleType, list[tuple[Any, str]]] = {}
+    for result, title in zip(results, titles, strict=True):
+        groups.setdefault(_drawer(result), []).append((result, title))
+    return [part for drawer, given in groups.items() for part in drawer.parts(given)]
+
+
+def shown(result: Any) -> RenderableType:
+    """Return what a terminal shows of a result."""
+    drawn: RenderableType = _drawer(result).terminal(result)
+    return drawn
+
+
+def _drawer(result: Any) -> ModuleType:
+    for kind, drawer in KINDS.items():
+        if isinstance(result, kind):
+            return drawer
+    raise TypeError(f"{type(result).__name__} is not a result that can be drawn.")

@@ -1,0 +1,74 @@
+"""Charts with the steps of a network along the x axis, in the order in which they run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from stiffnet.report.canvas import canvas
+from stiffnet.report.text import plot_text
+from stiffnet.report.theme import LIGHT
+
+
+def step_layout(steps: Sequence[str], title: str, *, height: int = 420) -> dict[str, Any]:
+    """Return the layout of an empty chart with a place for each step."""
+    layout = canvas(height=height)
+    layout["meta"] = {"bands": []}  # the page thins the names out where there is little room
+    layout["margin"] |= {"t": 48}
+    layout["xaxis"] |= {
+        "range": [0.4, len(steps) + 0.6],
+        "tickmode": "array",
+        "tickvals": list(range(1, len(steps) + 1)),
+        "ticktext": [plot_text(step, longest=18) for step in steps],
+        "tickangle": -55 if len(steps) > 1 else 0,
+        "showgrid": False,
+    }
+    layout["yaxis"] |= {"title": {"text": title, "standoff": 8}, "rangemode": "tozero"}
+    layout["hovermode"] = "x"
+    return layout
+
+
+def line(
+    x: Sequence[Any],
+    y: Sequence[Any],
+    name: str,
+    colour: str,
+    *,
+    width: float = 2,
+    dash: str = "solid",
+    marker: dict[str, Any] | None = None,
+    **options: Any,
+) -> go.Scatter:
+    """Return a line, with points on it where there is a marker; it says something, or is silent."""
+    if "hovertemplate" not in options:
+        options["hoverinfo"] = "skip"
+    drawn = {"color": colour, "width": width, "dash": dash}
+    mode = "lines+markers" if marker else "lines"
+    return go.Scatter(x=x, y=y, name=name, mode=mode, line=drawn, marker=marker, **options)
+
+
+def told_line(
+    steps: Sequence[str], y: Sequence[Any], name: str, colour: str, told: Sequence[str], **look: Any
+) -> go.Scatter:
+    """Return a line over all steps that tells, at each of them, its name and a text."""
+    names = map(plot_text, steps)
+    return line(
+        list(range(1, len(steps) + 1)), y, name, colour,
+        customdata=[list(pair) for pair in zip(names, told, strict=True)],
+        hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>", **look,
+    )  # fmt: skip
+
+
+def spread_band(
+    x: Sequence[Any], y: Sequence[Any], name: str, role: str, series: int, **options: Any
+) -> go.Scatter:
+    """Return a filled outline in which `half` or `most` of the values lie."""
+    return go.Scatter(
+        x=x, y=y, name=name, mode="lines", line={"width": 0, "color": LIGHT[f"series{series}"]},
+        fill="toself", fillcolor=LIGHT[f"{role}{series}"], hoverinfo="skip", **options,
+    )  # fmt: skip
+
+
+def marker_size(steps: Sequence[Any], *, few: float = 7, many: float = 4.5) -> float:
+    """Return how large a point is, by how many there are."""
+    return few if len(steps) <= 80 else many

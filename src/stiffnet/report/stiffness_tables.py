@@ -1,0 +1,172 @@
+"""The tables on a measured network: those of the page, and eighty columns of a terminal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table as Lines
+from rich.text import Text
+
+from stiffnet.report import cells
+from stiffnet.report.blocks import Table
+from stiffnet.report.stiffness_findings import findings, headline, increment_differs, stiffest_steps
+from stiffnet.report.terminal import bar, lines_table, told
+from stiffnet.report.text import (
+    clean,
+    decimals_for,
+    finite,
+    fixed,
+    number,
+    percent,
+    rows,
+    shape,
+    strong,
+)
+from stiffnet.results.view import StiffnessView
+
+_BAR, _BAR_BESIDE_INCREMENT = 14, 10  # cells of a terminal
+_NAME = 28  # cells; a longer name is shortened in its middle
+
+
+def tables(view: StiffnessView) -> list[Table]:
+    """Return the tables of the page, as far as there is something in them."""
+    found = [steps_table(view), stages_table(view)]
+    if view.labels is not None:
+        found.append(labels_table(view))
+    if view.relations is not None:
+        found.append(relations_table(view))
+    return found
+
+
+def steps_table(view: StiffnessView) -> Table:
+    """One row a step, with everything that is known of it."""
+    records = [row | {"position": i} for i, row in enumerate(rows(view.steps), start=1)]
+    stiff = {row["step"] for row in stiffest_steps(view)}
+    longest = _largest(records, "nsi_mean")
+    places = decimals_for([longest])
+    mean = "mean over the images"
+    quantiles = {"Median": "median", "5 %": "q05", "25 %": "q25", "75 %": "q75", "95 %": "q95"}
+    increment = cells.numbers("Increment", "increment_mean", mean, places=places)
+    fields = [
+        cells.words("Step", "step"),
+        cells.numbers("#", "position", "position in the order of execution", write=cells.whole),
+        cells.numbers("NSI", "nsi_mean", mean, places=places, longest=longest),
+        cells.numbers("sd", "nsi_std", "standard deviation over the images", places=places),
+        *(cells.numbers(name, f"nsi_{key}", places=places) for name, key in quantiles.items()),
+        *([increment] if increment_differs(view) else []),
+        cells.numbers("Stage", "stage", write=cells.whole),
+        cells.words("State", "shape", "shape of the state", write=shape),
+        cells.words("Identity", "identity", "is the shortcut an identity?", write=cells.yes_or_no),
+        cells.words("Counted", "counted", "does it enter TNS?", write=cells.yes_or_no),
+    ]
+    return cells.table(
+        "steps", "Steps", records, fields, opened=True,
+        note="A heading sorts by its column. Bold: the stiffest counted steps. Grey: not counted "
+        "in TNS.",
+        quiet=lambda row: not row["counted"],
+        marked=lambda row: bool(row["counted"]) and row["step"] in stiff,
+    )  # fmt: skip
+
+
+def stages_table(view: StiffnessView) -> Table:
+    """One row a stage."""
+    records = rows(view.stages)
+    longest = _largest(records, "nsi_mean")
+    places, own = decimals_for([longest]), decimals_for(view.stages["tns"])
+    fields = [
+        cells.numbers("Stage", "stage", write=cells.whole),
+        cells.numbers("NSI", "nsi_mean", "mean over the images", places=places, longest=longest),
+        cells.numbers("TNS", "tns", "of this stage alone", places=own),
+        cells.numbers("± se", "tns_se", "standard error", places=own),
+        cells.words("State", "shape", "shape of the state", write=shape),
+        cells.numbers("Steps", "steps", write=cells.whole),
+        cells.numbers("Counted", "counted", "steps that enter TNS", write=cells.whole),
+    ]
+    return cells.table("stages", "Stages", records, fields, opened=True)
+
+
+def labels_table(view: StiffnessView) -> Table:
+    """One row a label."""
+    records = rows(view.labels)
+    longest = _largest(records, "tns")
+    places = decimals_for([longest])
+    fields = [
+        cells.words("Label", "label"),
+        cells.numbers("Images", "samples", write=cells.whole),
+        cells.numbers("TNS", "tns", places=places, longest=longest),
+        cells.numbers("± se", "tns_se", "standard error", places=places),
+        cells.numbers("Accuracy", "accuracy", write=percent),
+    ]
+    return cells.table("labels", "Labels", records, fields)
+
+
+def relations_table(view: StiffnessView) -> Table:
+    """One row a correlation."""
+    fields = [cells.words("Step", "step"), cells.words("With", "target", longest=60)]
+    for name in ("Pearson", "Spearman", "Kendall"):
+        key, corrected = name.lower(), "the same, corrected for the number of steps"
+        fields += [
+            cells.numbers(name, key, places=3),
+            cells.numbers("p", f"{key}_p", f"p-value of {name}'s coefficient", write=cells.p_value),
+            cells.numbers("Holm", f"{key}_holm", corrected, write=cells.p_value),
+        ]
+    fields.append(cells.numbers("Images", "samples", write=cells.whole))
+    fields.append(cells.words("Note", "note", write=cells.remark))
+    note = (
+        "Correlation of a step's NSI with another value of the same image. Among many steps some p "
+        "is small by chance: “Holm” is p corrected for the number of steps."
+    )
+    return cells.table("relations", "Relations", rows(view.relations), fields, note=note)
+
+
+def _largest(records: Sequence[dict[str, Any]], key: str) -> float:
+    return max((finite(row[key]) or 0.0 for row in records), default=0.0)
+
+
+def summary(view: StiffnessView) -> RenderableType:
+    """Return the total and what it says, for `rich` to print."""
+    title = Text(clean(view.title, longest=120), style="bold")
+    if finite(view.accuracy) is not None:
+        title.append(f", accuracy {percent(view.accuracy)}", style="not bold")
+    notes = [f"{strong('Note: ')}{clean(text, longest=600)}" for text in view.notes]
+    return told(title, headline(view), [*findings(view), *notes])
+
+
+def steps_lines(view: StiffnessView) -> Lines:
+    """Return one row a step, by stage, with NSI as a bar; `▲` marks the stiffest counted steps."""
+    records = rows(view.steps)
+    attention = increment_differs(view)
+    width = _BAR_BESIDE_INCREMENT if attention else _BAR
+    longest = _largest(records, "nsi_mean")
+    places = decimals_for([longest])
+    stiff = {row["step"] for row in stiffest_steps(view)}
+    headings = ("mean", "median", "5–95 %", *(["incr."] if attention else []))
+    table = lines_table("NSI", headings, name=_NAME, bar=width)
+    stage: object = None
+    for position, row in enumerate(records):
+        if position == 0 or row["stage"] != stage:
+            stage = row["stage"]
+            if position:
+                table.add_section()
+            label = f"stage {clean(stage, longest=12)} · {shape(row['shape'])}"
+            table.add_row("", Text(label, style="italic", overflow="ellipsis", no_wrap=True))
+        marked = bool(row["counted"]) and row["step"] in stiff
+        sign, colour, style = _looks(marked=marked, counted=bool(row["counted"]))
+        spread = f"{number(row['nsi_q05'], 2)}–{number(row['nsi_q95'], 2)}"
+        table.add_row(
+            Text(sign, style=colour),
+            Text(clean(row["step"], longest=_NAME), style=style),
+            Text(bar(row["nsi_mean"], longest, width), style=colour),
+            Text(fixed(row["nsi_mean"], places), style=style),
+            Text(fixed(row["nsi_median"], places), style=style),
+            Text(spread, style=style),
+            *([Text(number(row["increment_mean"], 2), style=style)] if attention else []),
+        )
+    return table
+
+
+def _looks(*, marked: bool, counted: bool) -> tuple[str, str, str]:
+    """Return a row's sign, the colour of its bar and the style of its text."""
+    if marked:
+        return "▲", "red", "bold"
+    return (" ", "cyan", "") if counted else ("○", "dim", "dim")

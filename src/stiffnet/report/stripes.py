@@ -1,0 +1,204 @@
+"""What a page and a terminal show of attention values."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stiffnet.report import blocks, cells, stripes_plots as plots
+from stiffnet.report.stripes_findings import dearest, findings, headline, mean_cost
+from stiffnet.report.terminal import bar, lines_table, told
+from stiffnet.report.text import clean, cleaned, count, fixed, number, percent, rows
+from stiffnet.results.growth import Growth
+from stiffnet.results.stripes import StripeReport
+
+_BAR = 10  # cells of a terminal
+_NAME = 26  # cells; a longer name is shortened in its middle
+
+
+def parts(given: Sequence[tuple[StripeReport, str]]) -> list[blocks.Part]:
+    """Return what attention values put on a page, network by network."""
+    return blocks.one_by_one(given, _part)
+
+
+def _part(report: StripeReport, title: str, end: str) -> blocks.Part:
+    lede, tiles = blocks.Words(headline(report), "lede"), blocks.Tiles(_tiles(report))
+    growth = [growth_table(report.growth)] if report.growth else []
+    return blocks.Part(
+        kind="stripe",
+        articles=[(title, [lede, tiles, blocks.Findings(findings(report))])],
+        sections=_sections(report, end),
+        tables=[(title, [modules_table(report), *growth])],
+        reading=["stripes", *(["growth"] if growth else [])],
+        facts=[(title, blocks.Facts(cleaned(report.facts)))],
+    )
+
+
+def terminal(report: StripeReport) -> RenderableType:
+    """Return what a terminal shows of a report."""
+    title = Text(clean(report.title, longest=120), style="bold")
+    return Group(told(title, headline(report), findings(report)), modules_lines(report))
+
+
+def _tiles(report: StripeReport) -> list[tuple[str, str, str]]:
+    """Return the numbers under the headline: name, value, what it is made of."""
+    scores = report.to_frame()["score"].dropna()
+    tiles = [
+        ("Stripe score", number(scores.median() if len(scores) else None), "median over modules"),
+        ("Cost of constant values", percent(mean_cost(report)), "root mean square over modules"),
+    ]
+    worst = dearest(report)
+    if worst is not None:
+        step = clean(worst["step"], longest=40)
+        tiles.append(("Dearest module", percent(worst["cost"]), f"at {step}"))
+    tiles.append(("Images", count(report.samples), f"through {count(len(report.modules))} modules"))
+    return tiles
+
+
+def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
+    kept, samples = count(len(report.number)), count(report.samples)
+    score = blocks.Plot(f"score{end}", plots.score_figure(report), "Score and cost by module")
+    label = "Standard deviations by module"
+    spread = blocks.Plot(f"spread{end}", plots.spread_figure(report), label, switch=True)
+    found = [
+        blocks.Section(
+            f"scores{end}",
+            "How constant each module is",
+            "Scores",
+            "A score of 1 means that every image gets the same values. The cost is how much of "
+            "what a module lets through would change if each channel's value were its mean over "
+            "the images.",
+            [score],
+        ),
+        blocks.Section(
+            f"pictures{end}",
+            "What goes in, and the stripes that come out",
+            "Pictures",
+            "A row is an image, a column is a channel. Vertical stripes are channels that have one "
+            f"value for all images. {kept} of {samples} images, evenly spread over the data; at "
+            f"most {plots.CHANNELS} channels, evenly spread too.",
+            [_pictures(report, end)],
+        ),
+        blocks.Section(
+            f"spreads{end}",
+            "How far images differ, before and after",
+            "Spread",
+            "The standard deviation over images of a channel's value, against that of the module's "
+            "input. The line is the median over the channels, the band 90 % of them.",
+            [spread],
+        ),
+    ]
+    if (drift := report.drift) is not None:
+        text = (
+            "The change of a value from one epoch to the next, without its sign, averaged over "
+            f"{drift.images} images and all channels of a module. The fainter, the more settled."
+        )
+        label = "Change of values by module and epoch"
+        drawn = [blocks.Plot(f"drift{end}", plots.drift_figure(drift), label)]
+        heading = "How values settle during training"
+        found.append(blocks.Section(f"epochs{end}", heading, "Epochs", text, drawn))
+    if (growth := report.growth) is not None:
+        text = (
+            f"A random perturbation of {growth.epsilon} of the first state, {growth.draws} for "
+            f"each of {growth.images} images, followed through the steps. Theorem 6.1 multiplies "
+            "the worst case of every step; no direction is the worst of all steps at once, so the "
+            "two part."
+        )
+        label = "Growth of a perturbation by step"
+        drawn = [blocks.Plot(f"growth{end}", plots.growth_figure(growth), label)]
+        heading = "How noise grows, and what it is bound to"
+        found.append(blocks.Section(f"noise{end}", heading, "Noise", text, drawn))
+    return found
+
+
+def _pictures(report: StripeReport, end: str) -> blocks.Gallery:
+    """Return the heat maps of every module, of which one is shown at a time."""
+    items: list[tuple[str, list[blocks.Block]]] = []
+    images = report.number
+    for i, (module, row) in enumerate(zip(report.modules, rows(report.to_frame()), strict=True)):
+        step = clean(module.step, longest=120)
+        figures = {
+            ("inputs", "Its input: the mean rate"): plots.picture(images, module.inputs, "input"),
+            ("values", "Its values"): plots.picture(images, module.values, "value"),
+        }
+        if report.drift is not None and module.step in report.drift.differences:
+            moved = ("moved", "How far its values moved, epoch by epoch")
+            figures[moved] = plots.module_drift_figure(report.drift, module.step)
+        drawn = [
+            blocks.Plot(f"{kind}{end}-{i}", figure, f"Heat map for {step}", title)
+            for (kind, title), figure in figures.items()
+        ]
+        verdict = Markup("Score <b>{}</b>, cost <b>{}</b>")
+        said = verdict.format(number(row["score"]), percent(row["cost"]))
+        items.append((step, [blocks.Words(said, "verdict"), blocks.Box("pair", drawn)]))
+    return blocks.Gallery(f"module{end}", "Module", items)
+
+
+def modules_table(report: StripeReport) -> blocks.Table:
+    """One row a module, with everything that is known of it."""
+    between = "share of the values' variance that lies between channels"
+    change = "change of what the module lets through if its values were constant"
+    over = "over images, mean over channels"
+    silent = "pairs of image and channel whose rate is zero"
+    fields = [
+        cells.words("Step", "step"),
+        cells.numbers("Score", "score", between, places=4, longest=1.0),
+        cells.numbers("Cost", "cost", change, write=percent),
+        cells.numbers("Value", "value_mean", "mean over images and channels"),
+        cells.numbers("sd", "value_std_mean", f"of a channel's values {over}"),
+        cells.numbers("Largest sd", "value_std_max", "of any channel"),
+        cells.numbers("Input sd", "input_std_mean", f"of a channel's mean rate {over}"),
+        cells.numbers("Channels", "channels", write=cells.whole),
+        cells.numbers("Silent", "silent", silent, write=cells.whole),
+        cells.words("Module", "module", longest=60),
+    ]
+    records, worst = rows(report.to_frame()), _is(dearest(report))
+    return cells.table("modules", "Modules", records, fields, opened=True, marked=worst)
+
+
+def growth_table(growth: Growth) -> blocks.Table:
+    """One row a step: what a perturbation did, and what it was bound to."""
+    product = "product of the norms of the steps' Jacobians"
+    identity = "norm of the shortcut's Jacobian, 1 for an identity"
+    fields = [
+        cells.words("Step", "step"),
+        cells.numbers("Growth", "growth", "after this step, mean over images and directions"),
+        cells.numbers("Largest", "growth_max", "of any image and direction"),
+        cells.numbers("Local bound", "local_bound", product),
+        cells.numbers("Bound", "bound", "of Theorem 6.1"),
+        cells.numbers("Factor", "factor", "of this step in the bound"),
+        cells.numbers("α", "gate_max", "largest gate"),
+        cells.numbers("Shortcut", "shortcut_norm", identity),
+        cells.numbers("Rate", "rate_norm", "norm of the rate's Jacobian, the reading of ‖W‖"),
+    ]
+    return cells.table("growth", "Growth", rows(growth.to_frame()), fields)
+
+
+def modules_lines(report: StripeReport) -> Table:
+    """Return one row a module, with its score as a bar; `▲` marks the dearest to make constant."""
+    headings = ("", "cost", "value", "sd", "input sd", "chan.")
+    table = lines_table("Score", headings, name=_NAME, bar=_BAR)
+    is_worst = _is(dearest(report))
+    for row in rows(report.to_frame()):
+        marked = is_worst(row)
+        style, colour = ("bold", "red") if marked else ("", "cyan")
+        table.add_row(
+            Text("▲" if marked else "", style=colour),
+            Text(clean(row["step"], longest=_NAME), style=style),
+            Text(bar(row["score"], 1.0, _BAR), style=colour),
+            Text(fixed(row["score"], 3), style=style),
+            Text(percent(row["cost"]), style=style),
+            *(
+                Text(number(row[key], 2), style=style)
+                for key in ("value_mean", "value_std_mean", "input_std_mean")
+            ),
+            Text(count(row["channels"]), style=style),
+        )
+    return table
+
+
+def _is(worst: dict[str, Any] | None) -> Any:
+    return lambda row: worst is not None and row["step"] == worst["step"]

@@ -1,0 +1,73 @@
+"""What every result can do: be saved and loaded again, and be drawn by `report`."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from rich.console import RenderableType
+
+from stiffnet.files import atomic_write
+from stiffnet.sealed import sealed, unsealed
+
+
+class Record:
+    """A result, made in one place, kept in one file, drawn in another room."""
+
+    KIND: ClassVar[str]
+    """What it is called, in its files too."""
+    AGAIN: ClassVar[str]
+    """How to get another one."""
+
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Make one of what `to_row` gave."""
+        raise NotImplementedError
+
+    @property
+    def title(self) -> str:
+        """What it is about: the network's name, where that is known."""
+        facts: Mapping[str, str] = getattr(self, "facts", {})
+        return facts.get("model", "network")
+
+    def html(self, path: str | os.PathLike[str], *, heading: str = "") -> Path:
+        """Write one self-contained page that opens offline."""
+        from stiffnet.report.page import page
+
+        return atomic_write(path, page([self], heading=heading))
+
+    def __rich__(self) -> RenderableType:
+        """Return what a terminal shows."""
+        from stiffnet.report.kinds import shown
+
+        return shown(self)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to one JSON file; `load` gives an equal report back."""
+        return atomic_write(path, self.to_json())
+
+    def to_json(self) -> str:
+        """Everything, as text.
+
+        Arrays are base64 of little-endian numbers, so that the text stays small and nothing is
+        rounded. There is no NaN outside them, and a checksum guards the rest.
+        """
+        return sealed({"format": f"stiffnet {self.KIND}, version 1", **self.to_row()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            StorageError: If the file cannot be read.
+            CorruptFileError: If it is no report of ours, or damaged.
+        """
+        damaged = (
+            f"is no {cls.KIND} of ours, or it is damaged. {cls.AGAIN}, or name a file that "
+            f"`{cls.__name__}.save` wrote."
+        )
+        return unsealed(path, cls.from_row, form=f"stiffnet {cls.KIND}, version 1", damaged=damaged)

@@ -1,0 +1,1 @@
+from report.conftest import short_plotly as short_plotly
