@@ -11,6 +11,7 @@ from stiffnet.data import open_data
 from stiffnet.errors import ExportError, FoldError, StiffnetError, StorageError
 from stiffnet.files import check_writable
 from stiffnet.fold.fold import STAGES, fold as run
+from stiffnet.fold.result import FoldResult
 from stiffnet.jobs.places import file_name, refuse_strangers
 from stiffnet.jobs.subject import Spec, Subject, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -20,7 +21,6 @@ from stiffnet.network.folded import write_folded
 from stiffnet.network.load import LoadedModel, is_model_name
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
 from stiffnet.network.structure import STRUCTURE
-from stiffnet.results.fold import FoldResult
 from stiffnet.train.checkpoint import RECIPE
 from stiffnet.train.recipe_file import build_recipe
 

@@ -6,7 +6,6 @@ from typing import Any
 from stiffnet.report.blocks import Block, Box, Gallery, Part, Reading, Section, Title
 from stiffnet.report.frame import framed
 from stiffnet.report.kinds import parts_of
-from stiffnet.report.text import 
 from stiffnet.words import listed
 
 
