@@ -21,6 +21,7 @@ COMMAND = "__main__"  # which is `cli` under another name
 # What a room's line in CONTRIBUTING's table says beyond the order of the lines: rooms that stand
 # before it, and that it may not reach all the same, not even through others.
 APART = {
+    "ode": {"trajectory", "stiffness"},  # differential equations
     "attention": {"trajectory", "stiffness"},  # knows tensors
     "backbones": {"stiffness"},  # networks of our own
     "data": {"trajectory", "stiffness", "attention", "backbones"},  # images and labels
@@ -32,7 +33,7 @@ APART = {
 ASKS = {"results": "report"}  # to be drawn, in the method that a user calls
 # Rooms whose files must be there without torch, but for one, which follows a training run and is
 # imported inside commands only.
-WITHOUT_TORCH = {"errors", "files", "registry", "sealed", "results", "report", "cli", COMMAND}
+WITHOUT_TORCH = {"errors", "files", "registry", "sealed", "words", "results", "ode", "report", "cli", COMMAND}
 WITH_TORCH = {"stiffnet.cli.following"}
 TURNS_STRINGS_INTO_CODE = {"eval", "exec", "__import__"}
 IMPORTS_BY_STRING = {

@@ -85,7 +85,8 @@ def record(model: nn.Module, steps: Sequence[Step] | None = None) -> Iterator[Re
         torch.Size([2, 8])
     """
     recording = Recording()
-    with eagerly(model), _Norms(unwrap(model), steps, recording):
+    network = unwrap(model)
+    with eagerly(model), _Norms(network, steps, recording):
         yield recording
 
 
