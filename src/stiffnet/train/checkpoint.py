@@ -165,7 +165,7 @@ def read_checkpoint(path: Path) -> tuple[Tensors, State]:
         _unpacked(path / AVERAGE) if AVERAGE in parts else {},
     )
     try:
-        return tensors, read_state((path / STATE).read_text())
+        return tensors, read_state((path / STATE).read_bytes())
     except ValueError as error:
         raise strange_state(path, error) from error
 

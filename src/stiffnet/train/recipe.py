@@ -20,6 +20,7 @@ Noise = Literal["none", "constant", "random"]
 
 Value = str | int | float | bool | tuple[int, ...] | tuple[float, ...]
 
+CLASSIFY = "classify"
 MILLION = 1_000_000
 LONGEST_TEXT = 1_000  # characters
 MOST_MILESTONES = 100
@@ -34,6 +35,7 @@ class Recipe:
     float, and lists where it is a tuple.
 
     Attributes:
+        task: What is learnt, such as ``classify``.
         model: Name of the network, or a model folder of ours.
         attention: Module that chooses the step sizes, or ``none``.
         data: What `stiffnet.data.open_data` opens.
@@ -71,6 +73,7 @@ class Recipe:
         sync_norms: Whether batch statistics are taken over all ranks.
     """
 
+    task: str = CLASSIFY
     model: str = "resnet20_cifar"
     attention: str = "none"
     data: str = "digits"
@@ -115,7 +118,10 @@ class Recipe:
     @property
     def fingerprint(self) -> str:
         """Short name of this recipe, the same on every machine and wherever the data lie."""
-        canonical = json.dumps(asdict(place_free(self)), sort_keys=True)
+        facts = asdict(place_free(self))
+        if self.task == CLASSIFY:  # which recipes of the first version did not have to say
+            del facts["task"]
+        canonical = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 

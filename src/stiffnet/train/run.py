@@ -1,15 +1,18 @@
 """One training run: started or resumed, followed epoch by epoch, brought to its end."""
 
+import math
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from safetensors.torch import save as save_tensors
-from torch import nn
+from torch import Tensor, nn
 
 from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
@@ -29,7 +32,7 @@ from stiffnet.train.checkpoint import (
     write_model,
 )
 from stiffnet.train.log import log_text, restore_log, write_log
-from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
+from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Sums, Trainee, evaluate, train_epoch
 from stiffnet.train.ranks import first_decides, in_company, is_sharded, make_fabric
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run_folder import RunFolder
@@ -38,7 +41,8 @@ from stiffnet.train.snapshot import take
 from stiffnet.train.start import begin, enter, go_on, look, same_on_all_ranks
 from stiffnet.train.state import State
 from stiffnet.train.stopping import Stop, Stopped, listening
-from stiffnet.train.tally import Outcome, Tally
+from stiffnet.train.tally import Tally
+from stiffnet.train.tasks import Task, task_of
 
 
 @dataclass(frozen=True)
@@ -82,11 +86,19 @@ class Result:
     folder: RunFolder
     history: list[dict[str, Any]]  # a row for each epoch; the last one counts
     rank: int  # of this process
+    task: Task
 
     @property
     def best(self) -> dict[str, Any]:
-        """The row with the best test accuracy: chosen on the test set, so not what counts."""
-        return max(self.history, key=lambda row: row["test_top1"])
+        """The row of the best epoch: chosen on the test set, so it is not the one that counts."""
+        return reduce(
+            lambda best, row: row if self.task.is_better(row, best) else best, self.history
+        )
+
+    @property
+    def conclusion(self) -> str:
+        """What the run came to, in a sentence or two."""
+        return self.task.conclusion(self.history[-1], self.best)
 
 
 def run(
@@ -124,6 +136,7 @@ def run(
         raise RecipeError(
             "`--resume` goes on with a run, and `--again` takes it away. Give one of the two."
         )
+    task = task_of(recipe)
     fabric = make_fabric(
         device=machinery.device,
         devices=machinery.devices,
@@ -143,13 +156,15 @@ def run(
         again = again and not restarted
         first_decides(fabric, lambda: enter(folder, stack, resume=resume, again=again))
         found = first_decides(
-            fabric, lambda: look(folder, recipe, resume=resume or restarted, again=again)
+            fabric, lambda: look(folder, recipe, task, resume=resume or restarted, again=again)
         )
         for text in found.notes:
             audience.note(text)
         if found.finished is not None:
-            return Result(folder, found.finished, fabric.global_rank)
-        lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
+            return Result(folder, found.finished, fabric.global_rank, task)
+        lesson, loaded, about = open_subject(
+            recipe, task, workers=machinery.workers, command=command
+        )
         if "renamed" in loaded.made_by:
             names = loaded.made_by["renamed"]
             audience.note(f"names in the weights file were changed to fit: {names}.")
@@ -167,7 +182,7 @@ def run(
         tensors = take(trainee)
         for text in first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about)):
             audience.note(text)
-        return Result(folder, trainee.state.history, fabric.global_rank)
+        return Result(folder, trainee.state.history, fabric.global_rank, task)
 
 
 def _looked_through(
@@ -245,12 +260,12 @@ def _train(
                 stop.agreed,
             )
         rate = learning_rate(recipe, state.step - 1, per_epoch)
-        row = _row(state, trained, tested, rate)
+        row = _row(lesson.task, state, trained, tested, rate)
         if machinery.tns:
             row |= _stiffness(trainee, lesson, machinery.tns)
         if machinery.attention_values:
             _keep_values(trainee, lesson, machinery.attention_values, folder, row["epoch"])
-        _remember(state, row)
+        _remember(lesson.task, state, row)
         save()
         first_decides(trainee.fabric, lambda: write_log(folder.log, state.history))
         audience.epoch(row)
@@ -266,26 +281,41 @@ def _check_finite(tensors: Tensors, state: State) -> None:
             )
 
 
-def _row(state: State, trained: Outcome, tested: Outcome, rate: float) -> dict[str, Any]:
+def _row(task: Task, state: State, trained: Sums, tested: Sums, rate: float) -> dict[str, Any]:
+    columns = {
+        f"{kind}_{name}": value
+        for kind, sums in (("train", trained), ("test", tested))
+        for name, value in task.columns(sums).items()
+    }
+    epoch = len(state.history) + 1
+    for name, value in columns.items():
+        if not math.isfinite(value):
+            raise NonFiniteError(
+                f"`{name}` is {value} after epoch {epoch}. Lower `learning_rate` or set "
+                "`clip_norm`, and start over; the last checkpoint is from before."
+            )
     return {
-        "epoch": len(state.history) + 1,
+        "epoch": epoch,
         "step": state.step,
         "learning_rate": rate,
-        **{f"train_{key}": value for key, value in asdict(trained).items() if key != "samples"},
-        **{f"test_{key}": value for key, value in asdict(tested).items() if key != "samples"},
-        "images_per_second": trained.samples / state.seconds,
+        **columns,
+        "images_per_second": trained["samples"] / state.seconds,
     }
 
 
-def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
-    """Return the TNS of the network on some test images, evenly chosen."""
-    fabric = trainee.fabric
+def _images(lesson: Lesson, limit: int, rank: int = 0, ranks: int = 1) -> Iterator[Tensor]:
+    """Yield some test images in batches, evenly chosen; of several ranks, each yields its own."""
     batches = lesson.test.batches(
         lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
     )
-    kind = next(trainee.judged.parameters()).dtype
-    mine = part_of(batches, fabric.global_rank, fabric.world_size)
-    report = measure(trainee.judged, ((images.to(kind), labels) for images, labels in mine), keep=0)
+    return map(lesson.task.inputs, part_of(batches, rank, ranks))
+
+
+def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
+    """Return the TNS of the network on some test images."""
+    fabric, kind = trainee.fabric, next(trainee.judged.parameters()).dtype
+    images = _images(lesson, limit, fabric.global_rank, fabric.world_size)
+    report = measure(trainee.judged, (batch.to(kind) for batch in images), keep=0)
     return {"tns": report.tns, "tns_se": report.tns_se}
 
 
@@ -295,19 +325,16 @@ def _keep_values(
     """Write down which step sizes the attached modules choose for some test images."""
 
     def write() -> None:
-        batches = lesson.test.batches(
-            lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
-        )
-        values = step_sizes(trainee.judged, batches)
+        values = step_sizes(trainee.judged, ((batch, None) for batch in _images(lesson, limit)))
         atomic_write(folder.attention / f"epoch-{epoch:04d}.safetensors", save_tensors(values))
 
     first_decides(trainee.fabric, write)
 
 
-def _remember(state: State, row: dict[str, Any]) -> None:
+def _remember(task: Task, state: State, row: dict[str, Any]) -> None:
     state.history.append(row)
-    if row["test_top1"] > state.best.get("test_top1", -1.0):
-        state.best = {key: row[key] for key in ("epoch", "step", "test_top1")}
+    if not state.best or task.is_better(row, state.best):
+        state.best = {key: row[key] for key in ("epoch", "step", task.best)}
     state.tally, state.seconds = {}, 0.0
 
 

@@ -64,7 +64,7 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
-        """The network of the epoch with the best test accuracy."""
+        """The network of the best epoch, as the task chooses it."""
         return self.path / "best"
 
     @property

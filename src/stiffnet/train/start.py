@@ -35,6 +35,7 @@ from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.snapshot import restore
 from stiffnet.train.state import check_place
+from stiffnet.train.tasks.base import Task
 
 SHOWN = 3  # files of somebody else's in a sentence
 
@@ -67,7 +68,7 @@ def enter(folder: RunFolder, stack: ExitStack, *, resume: bool, again: bool) -> 
     stack.enter_context(folder.locked())
 
 
-def look(folder: RunFolder, recipe: Recipe, *, resume: bool, again: bool) -> Found:
+def look(folder: RunFolder, recipe: Recipe, task: Task, *, resume: bool, again: bool) -> Found:
     """Decide where to begin: at a checkpoint, at the beginning, or not at all.
 
     Raises:
@@ -90,7 +91,7 @@ def look(folder: RunFolder, recipe: Recipe, *, resume: bool, again: bool) -> Fou
         if run:
             folder.sweep(run)
             discard_all(folder.checkpoints, run)
-        rows, notes = finished_log(folder.log, folder.final)
+        rows, notes = finished_log(folder.log, folder.final, task.best)
         said = f"The run in {folder.path} is finished; there is nothing to resume."
         return Found(finished=rows, notes=(*notes, said))
     if not run:
@@ -145,7 +146,7 @@ def go_on(trainee: Trainee, lesson: Lesson, recipe: Recipe, about: About, where:
         )
     check_same_data(began, about.identity, where=f"The run in {where.parent.parent}")
     try:
-        check_place(state, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
+        check_place(state, lesson.task, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
     except ValueError as error:
         raise strange_state(where, error) from error
     restore(trainee, tensors, state)
