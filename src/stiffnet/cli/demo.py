@@ -52,7 +52,7 @@ def demo(
     from stiffnet.report.folded import saving
     from stiffnet.report.text import number
     from stiffnet.results.stiffness import page
-    from stiffnet.train.recipe_file import build_recipe
+    from stiffnet.train.recipe_file import RECIPE, build_recipe
     from stiffnet.train.run import run
 
     recipe = build_recipe(
@@ -63,7 +63,7 @@ def demo(
     check_places(out, *MADE)
     with Follower(recipe, folder) as follower:
         # A demo that was there gives way; somebody's own run does not.
-        again = _is_demo(folder / "recipe.toml", recipe)
+        again = _is_demo(folder / RECIPE, recipe)
         result = run(recipe, folder, command=COMMAND, again=again, audience=follower)
     trained = open_model(result.folder.final)
     untrained = open_model(MODEL, num_classes=len(trained.classes), attention=ATTENTION, seed=seed)

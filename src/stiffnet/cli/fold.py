@@ -186,8 +186,7 @@ def _real_images(loaded: "LoadedModel", folder: Path, data: str, limit: int) -> 
     """Return a batch of the images that were asked for, or of the run's own where they are."""
     from stiffnet.data import open_data
     from stiffnet.errors import StiffnetError
-    from stiffnet.train.checkpoint import RECIPE
-    from stiffnet.train.recipe_file import build_recipe
+    from stiffnet.train.recipe_file import RECIPE, build_recipe
 
     try:
         if data:

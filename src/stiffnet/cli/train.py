@@ -140,10 +140,10 @@ def _recipe(
 ) -> "Recipe":
     """Put the recipe together: the run's own when it is resumed, and what was said on top."""
     from stiffnet.errors import RecipeError
-    from stiffnet.train.recipe_file import build_recipe
+    from stiffnet.train.recipe_file import RECIPE, build_recipe
 
     if there is not None and not recipe:
-        recipe = str(there / "recipe.toml")
+        recipe = str(there / RECIPE)
     elif not said["model"] and not recipe:
         raise RecipeError(
             "No network was given. Write its name, as in `stiffnet train resnet20_cifar`."

@@ -30,10 +30,11 @@ from stiffnet.network.model_folder import (
     write_folder,
 )
 from stiffnet.train.identity import RUN, Identity, is_of, read_identity
+from stiffnet.train.recipe_file import RECIPE
 from stiffnet.train.state import State, read_state
 
 OPTIMIZER, AVERAGE, STATE = "optimizer.safetensors", "average.safetensors", "state.json"
-RECIPE, LOG = "recipe.toml", "log.jsonl"
+LOG = "log.jsonl"
 PARTS = (MANIFEST, WEIGHTS, OPTIMIZER, AVERAGE, STATE, RECIPE, LOG, RUN)  # as they are removed
 NAME = re.compile(r"epoch-(?P<epoch>\d{4,})-step-(?P<step>\d{9,})")
 DAMAGED = "damaged-"  # begins the name of a checkpoint that was set aside

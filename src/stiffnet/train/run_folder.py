@@ -16,7 +16,6 @@ from stiffnet.network.model_folder import FOLDED, MANIFEST, read_folder
 from stiffnet.train.checkpoint import (
     LOG,
     PARTS,
-    RECIPE,
     discard,
     discard_all,
     strange_files,
@@ -24,6 +23,7 @@ from stiffnet.train.checkpoint import (
     sweep,
 )
 from stiffnet.train.identity import RUN, is_of, read_identity
+from stiffnet.train.recipe_file import RECIPE
 
 LOCK = "run.lock"
 HOLDER = re.compile(rb"process \d+ on .*")  # or nothing: what a lock of ours says
