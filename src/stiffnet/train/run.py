@@ -11,19 +11,18 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
-from stiffnet.files import atomic_write
-from stiffnet.network.values import choosers, step_sizes
+from stiffnet.network.values import choosers, step_sizes, write_values
 from stiffnet.observe.measure import measure
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
     LOG,
     About,
+    Checkpoint,
     Tensors,
     checkpoint_name,
     discard_all,
@@ -155,8 +154,10 @@ def run(
         restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
         again = again and not restarted
         first_decides(fabric, lambda: enter(folder, stack, resume=resume, again=again))
+        read: list[Checkpoint] = []  # on rank 0, which has to read one before it is chosen
         found = first_decides(
-            fabric, lambda: look(folder, recipe, task, resume=resume or restarted, again=again)
+            fabric,
+            lambda: look(folder, recipe, task, resume=resume or restarted, again=again, read=read),
         )
         for text in found.notes:
             audience.note(text)
@@ -174,7 +175,9 @@ def run(
         if found.checkpoint is None:  # only now, so that what could not begin leaves nothing
             first_decides(fabric, lambda: begin(folder, about, again=again))
         else:
-            about = go_on(trainee, lesson, recipe, about, found.checkpoint)
+            checkpoint = read.pop() if read else read_checkpoint(found.checkpoint)
+            about = go_on(trainee, lesson, recipe, about, checkpoint)
+            del checkpoint  # its tensors are in the network now
             history = trainee.state.history
             for text in first_decides(fabric, lambda: restore_log(folder.log, history)):
                 audience.note(text)
@@ -326,7 +329,7 @@ def _keep_values(
 
     def write() -> None:
         values = step_sizes(trainee.judged, ((batch, None) for batch in _images(lesson, limit)))
-        atomic_write(folder.attention / f"epoch-{epoch:04d}.safetensors", save_tensors(values))
+        write_values(folder.attention, epoch, values)
 
     first_decides(trainee.fabric, write)
 
@@ -342,8 +345,8 @@ def _finish(tensors: Tensors, state: State, folder: RunFolder, about: About) -> 
     """Write the networks that a run leaves behind, then remove what it needed on the way."""
     name, notes = checkpoint_name(state.best["epoch"], state.best["step"]), []
     try:
-        best, then = read_checkpoint(folder.checkpoints / name)
-        write_model(folder.best, about, best.average or best.weights, then)
+        best = read_checkpoint(folder.checkpoints / name)
+        write_model(folder.best, about, best.tensors.average or best.tensors.weights, best.state)
     except CheckpointError as error:  # not worth the last network
         notes = [f"The network of the best epoch is lost: {error}"]
     log = {LOG: log_text(state.history).encode()}  # sealed, so that a damaged one can be restored

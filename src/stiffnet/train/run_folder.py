@@ -13,6 +13,7 @@ from pathlib import Path
 from stiffnet.errors import CheckpointError, StorageError
 from stiffnet.files import sweep_temporaries
 from stiffnet.network.model_folder import FOLDED, MANIFEST, read_folder
+from stiffnet.network.values import VALUES, epoch_of
 from stiffnet.train.checkpoint import (
     LOG,
     PARTS,
@@ -27,7 +28,6 @@ from stiffnet.train.recipe_file import RECIPE
 
 LOCK = "run.lock"
 HOLDER = re.compile(rb"process \d+ on .*")  # or nothing: what a lock of ours says
-VALUES = re.compile(r"epoch-\d{4,}\.safetensors")  # of attention, after an epoch
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class RunFolder:
     @property
     def attention(self) -> Path:
         """Step sizes that attached modules chose, a file for each epoch, if asked for."""
-        return self.path / "attention"
+        return self.path / VALUES
 
     @property
     def folded(self) -> Path:
@@ -215,4 +215,4 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_value(path: Path) -> bool:
-    return VALUES.fullmatch(path.name) is not None and not path.is_symlink() and path.is_file()
+    return epoch_of(path) is not None and not path.is_symlink() and path.is_file()

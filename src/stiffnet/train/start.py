@@ -8,15 +8,15 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from stiffnet.errors import CheckpointError, CorruptFileError, DataError, RecipeError
+from stiffnet.errors import CheckpointError, DataError, RecipeError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.train.checkpoint import (
     About,
+    Checkpoint,
     checkpoints,
     discard_all,
     finished_folders,
     newest_whole,
-    read_checkpoint,
     strange_state,
 )
 from stiffnet.train.identity import (
@@ -25,7 +25,6 @@ from stiffnet.train.identity import (
     check_same_data,
     is_of,
     new_identity,
-    read_identity,
 )
 from stiffnet.train.log import finished_log
 from stiffnet.train.loop import Lesson, Trainee
@@ -68,8 +67,18 @@ def enter(folder: RunFolder, stack: ExitStack, *, resume: bool, again: bool) -> 
     stack.enter_context(folder.locked())
 
 
-def look(folder: RunFolder, recipe: Recipe, task: Task, *, resume: bool, again: bool) -> Found:
+def look(
+    folder: RunFolder,
+    recipe: Recipe,
+    task: Task,
+    *,
+    resume: bool,
+    again: bool,
+    read: list[Checkpoint],
+) -> Found:
     """Decide where to begin: at a checkpoint, at the beginning, or not at all.
+
+    The checkpoint had to be read to be verified; `read` gets it, so that nobody reads it again.
 
     Raises:
         RecipeError: If the folder holds a run, and it is not to be resumed or has another recipe.
@@ -86,7 +95,7 @@ def look(folder: RunFolder, recipe: Recipe, task: Task, *, resume: bool, again: 
             "take it away and begin anew, or choose another folder."
         )
     run = folder.owner
-    _same_recipe(recipe, build_recipe(str(folder.recipe), {}), folder)
+    _same_recipe(recipe, build_recipe(folder.recipe), folder)
     if folder.finished and (not run or is_of(folder.final, run)):
         if run:
             folder.sweep(run)
@@ -102,12 +111,14 @@ def look(folder: RunFolder, recipe: Recipe, task: Task, *, resume: bool, again: 
         )
     _refuse_links(folder)
     folder.sweep(run)
-    where, faults = newest_whole(folder.checkpoints, run)
-    if where is None:
+    newest, faults = newest_whole(folder.checkpoints, run)
+    if newest is None:
         _refuse_others(folder)
         said = f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."
         return Found(notes=(said,))
-    _same_recipe(recipe, build_recipe(str(where / folder.recipe.name), {}), folder)
+    read.append(newest)
+    where = newest.path
+    _same_recipe(recipe, build_recipe(where / folder.recipe.name), folder)
     notes = [f"{fault} An older checkpoint is used." for fault in faults]
     return Found(checkpoint=where, notes=(*notes, f"Resuming from {where}."))
 
@@ -127,7 +138,9 @@ def begin(folder: RunFolder, about: About, *, again: bool) -> None:
     atomic_write(folder.recipe, about.recipe)
 
 
-def go_on(trainee: Trainee, lesson: Lesson, recipe: Recipe, about: About, where: Path) -> About:
+def go_on(
+    trainee: Trainee, lesson: Lesson, recipe: Recipe, about: About, checkpoint: Checkpoint
+) -> About:
     """Bring a network in training to where a checkpoint left it.
 
     Returns:
@@ -137,19 +150,13 @@ def go_on(trainee: Trainee, lesson: Lesson, recipe: Recipe, about: About, where:
         DataError: If the data are not those that it began with.
         CheckpointError: If the checkpoint is of another network, or no run could stand there.
     """
-    tensors, state = read_checkpoint(where)
-    began = read_identity(where)
-    if began is None:
-        raise CorruptFileError(
-            f"{where / RUN} is not what this version writes. Use the version that wrote it, or "
-            "begin again in another folder."
-        )
+    where, state, began = checkpoint.path, checkpoint.state, checkpoint.identity
     check_same_data(began, about.identity, where=f"The run in {where.parent.parent}")
     try:
         check_place(state, lesson.task, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
     except ValueError as error:
         raise strange_state(where, error) from error
-    restore(trainee, tensors, state)
+    restore(trainee, checkpoint.tensors, state)
     return replace(about, identity=began)
 
 
