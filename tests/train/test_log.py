@@ -132,7 +132,7 @@ def test_a_damaged_copy_of_the_log_is_found_out(runs, tmp_path):
 def test_a_log_without_a_copy_is_told_by_its_line(tmp_path):
     """As older versions left it."""
     (tmp_path / "log.jsonl").write_text('{"epoch": 1, "step": 2, "test_top1": 0.5}\n{"epo')
-    with pytest.raises(CorruptFileError, match=r"is damaged: line 2 was cut off\. Bring back"):
+    with pytest.raises(CorruptFileError, match=r"is damaged: line 2 was cut off\. Restore"):
         read_log(tmp_path / "log.jsonl")
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(CorruptFileError, match="is damaged: line 1 is empty"):

@@ -245,7 +245,7 @@ def _read_manifest(folder: Path) -> Manifest:
         raise StorageError(f"{folder} is not a folder. Give the one that a model was written to.")
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} holds no {MANIFEST}, so it is no model folder or was never finished. "
+            f"{folder} holds no {MANIFEST}, so it is not a model folder, or was never finished. "
             f"A model folder of ours holds {WEIGHTS} and {MANIFEST}; write it again."
         )
     try:
@@ -284,7 +284,7 @@ def _verified(path: Path, part: Part, keep: bool) -> bytes:
 
 
 def _damaged(path: Path, how: str) -> CorruptFileError:
-    return CorruptFileError(f"{path} {how}. Copy the folder again, or write the model anew.")
+    return CorruptFileError(f"{path} {how}. Copy the folder again, or write the model again.")
 
 
 def _unreadable(path: Path, error: OSError) -> StorageError:

@@ -56,7 +56,7 @@ class About:
 
 @dataclass(frozen=True)
 class Tensors:
-    """Everything that is no plain number."""
+    """Everything that is not a plain number."""
 
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
@@ -115,8 +115,8 @@ def write_model(
     """
     if not is_of(path, about.identity.run) and _is_taken(path):
         raise StorageError(
-            f"{path} is there and is not of this run, so it stays. Move it away, and go on with "
-            "`--resume`."
+            f"{path} was not written by this run, so it was left alone. Move it away, and continue "
+            "with `--resume`."
         )
     owner = about.identity.to_json()
     atomic_write(path / RUN, owner)  # first, so that half of a folder says whose it is
@@ -135,7 +135,7 @@ def write_model(
 def discard(folder: Path) -> None:
     """Remove the files of a model folder that a run wrote, and the folder if it is empty then.
 
-    What somebody else put there stays. The manifest goes first, so that nothing that is being
+    Other files stay. The manifest goes first, so that nothing that is being
     removed looks whole, and last the file that says whose it is.
     """
     if folder.is_symlink() or not folder.is_dir():

@@ -95,8 +95,8 @@ def check_same_data(began: Identity, now: Identity, *, where: str) -> None:
     differs = list(differences(began, now))
     if differs:
         raise DataError(
-            f"{where} began with other data: {'; '.join(differs)}. Bring back the data that it "
-            "began with, or begin a new run in another folder."
+            f"{where} began with other data: {'; '.join(differs)}. Restore the data that it "
+            "began with, or start a new run in another folder."
         )
 
 

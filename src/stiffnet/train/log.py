@@ -1,7 +1,7 @@
 """The log of a run: a line of JSON for each epoch, which nothing can damage for good.
 
 What a run has learnt of itself is in its checkpoints and, when it is finished, sealed in its last
-network. The log beside them is for people, and is written anew from there.
+network. The log beside them is for people, and is rewritten from there.
 """
 
 import json
@@ -17,7 +17,7 @@ from stiffnet.network.model_folder import read_folder
 from stiffnet.train.checkpoint import LOG, unused
 from stiffnet.train.state import Row, read_row
 
-REMEDY = ". Bring back a copy of it, or take it away."
+REMEDY = ". Restore a copy of it, or delete it."
 
 
 def log_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -41,7 +41,7 @@ def read_log(path: Path, column: str = "epoch") -> list[Row]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise StorageError(
-            f"{path} could not be read: {error.strerror}. Move it away, or bring back a copy of it."
+            f"{path} could not be read: {error.strerror}. Move it away, or restore a copy of it."
         ) from error
     if lines[-1]:
         raise _damaged(path, len(lines), "was cut off")
@@ -105,7 +105,7 @@ def _fault(path: Path, rows: Sequence[Row]) -> str:
         raise
     except OSError as error:
         raise StorageError(
-            f"{path} could not be read: {error.strerror}. Move it away; it is written anew."
+            f"{path} could not be read: {error.strerror}. Move it away; it is written again."
         ) from error
     for number, (row, there) in enumerate(zip_longest(rows, found), start=1):
         if row is not None and there is not None and row != there:

@@ -166,7 +166,7 @@ def _check(tally: Tally, state: State, *, always: bool = False) -> None:
     if not bool(torch.isfinite(tally.loss)):
         raise NonFiniteError(
             f"The loss is no longer a finite number in epoch {len(state.history) + 1}, at step "
-            f"{state.step}. Lower `learning_rate` or set `clip_norm`, and begin anew; the last "
+            f"{state.step}. Lower `learning_rate` or set `clip_norm`, and start over; the last "
             "checkpoint is from before."
         )
 

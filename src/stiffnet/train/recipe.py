@@ -170,7 +170,7 @@ def checked(name: str, value: object) -> Value:
     """Return the value of one field in the field's own type.
 
     Raises:
-        RecipeError: If it is of another type, out of range, or none of the field's words.
+        RecipeError: If it is of another type, out of range, or not one of its words.
     """
     try:
         typed: Value = msgspec.convert(_plain(value), LIMITED[name])

@@ -41,7 +41,8 @@ from stiffnet.train.start import begin, enter, go_on, look, same_on_all_ranks
 from stiffnet.train.state import State
 from stiffnet.train.stopping import Stop, Stopped, listening
 from stiffnet.train.tally import Tally
-from stiffnet.train.tasks import Task, task_of
+from stiffnet.train.tasks import task_of
+from stiffnet.train.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -115,16 +116,16 @@ def run(
     Args:
         recipe: What to do.
         out: Folder of the run.
-        resume: Go on with the run that is there.
-        again: Take away a run that is there, and begin anew. Only files of the run are removed.
+        resume: Continue the run that is there.
+        again: Delete a run that is there, and start over. Only files of the run are removed.
         command: What the user typed, for the record.
         machinery: Where and how to compute.
         audience: Whoever follows the run.
 
     Raises:
         Stopped: If a signal ended it; a checkpoint of the last step is there.
-        RecipeError: If the folder holds another run or files of somebody else's that would have to
-            go, or the recipe does not fit the network.
+        RecipeError: If the folder holds another run or other files that would be overwritten, or
+            the recipe does not fit the network.
         DataError: If the images or their classes cannot be used, or are not those that the run
             began with.
         CheckpointError: If there is nothing whole to resume from.
@@ -133,7 +134,7 @@ def run(
     """
     if resume and again:
         raise RecipeError(
-            "`--resume` goes on with a run, and `--again` takes it away. Give one of the two."
+            "`--resume` continues a run, and `--again` deletes it. Give one of the two."
         )
     task = task_of(recipe)
     fabric = make_fabric(
@@ -196,7 +197,7 @@ def _looked_through(
     machinery: Machinery,
     audience: Audience,
 ) -> Lesson:
-    """Refuse what cannot be done, and leave out what shall be, before anything is written."""
+    """Refuse what cannot be done, and leave out bad images, before anything is written."""
     looks = machinery.tns or machinery.attention_values
     if looks and is_sharded(fabric):
         raise RecipeError(
@@ -258,8 +259,8 @@ def _train(
             if trained is not None:
                 save()
             raise Stopped(
-                f"stopped after step {state.step}, which is kept in {folder.path}. Go on with the "
-                "same command and `--resume`.",
+                f"stopped after step {state.step}, which is kept in {folder.path}. Continue with "
+                "the same command and `--resume`.",
                 stop.agreed,
             )
         rate = learning_rate(recipe, state.step - 1, per_epoch)
@@ -279,8 +280,8 @@ def _check_finite(tensors: Tensors, state: State) -> None:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise NonFiniteError(
                 f"{name} is no longer finite after step {state.step}, in epoch "
-                f"{len(state.history) + 1}. Lower `learning_rate` or set `clip_norm`, and begin "
-                "anew; the last checkpoint is from before."
+                f"{len(state.history) + 1}. Lower `learning_rate` or set `clip_norm`, and start "
+                "over; the last checkpoint is from before."
             )
 
 
@@ -343,7 +344,10 @@ def _remember(task: Task, state: State, row: dict[str, Any]) -> None:
 
 def _finish(tensors: Tensors, state: State, folder: RunFolder, about: About) -> list[str]:
     """Write the networks that a run leaves behind, then remove what it needed on the way."""
-    name, notes = checkpoint_name(state.best["epoch"], state.best["step"]), []
+    epoch, step, notes = state.best["epoch"], state.best["step"], []
+    assert isinstance(epoch, int), "a row counts epochs and steps"
+    assert isinstance(step, int)
+    name = checkpoint_name(epoch, step)
     try:
         best = read_checkpoint(folder.checkpoints / name)
         write_model(folder.best, about, best.tensors.average or best.tensors.weights, best.state)

@@ -74,7 +74,7 @@ class RunFolder:
 
     @property
     def folded(self) -> Path:
-        """The network after the last epoch, folded, if somebody did."""
+        """The network after the last epoch, folded, if it was."""
         return self.path / "folded"
 
     @property
@@ -89,7 +89,7 @@ class RunFolder:
         return [name for name in names if os.path.lexists(self.path / name)]
 
     def strangers(self, run: str) -> list[Path]:
-        """Return what lies where the run's own files do, and is not its own."""
+        """Return other files in the places of the run's own."""
         found = strangers(self.checkpoints, run)
         for part in (self.final, self.best):
             found += strange_files(part, run)
@@ -115,7 +115,7 @@ class RunFolder:
     def clear(self, run: str) -> None:
         """Remove the run, but for the file that says whose the folder is.
 
-        What somebody else put into the folder stays.
+        Other files in the folder stay.
         """
         for file in (self.recipe, self.log):
             with contextlib.suppress(FileNotFoundError):
@@ -149,7 +149,7 @@ class RunFolder:
         path = self.path / LOCK
         if not _is_lock(path):
             raise StorageError(
-                f"{path} is there and was not written by a run, so it stays. Move it away, or "
+                f"{path} was not written by a run, so it was left alone. Move it away, or "
                 "choose another folder."
             )
         try:

@@ -36,7 +36,7 @@ from stiffnet.train.snapshot import restore
 from stiffnet.train.state import check_place
 from stiffnet.train.tasks.base import Task
 
-SHOWN = 3  # files of somebody else's in a sentence
+SHOWN = 3  # other files in a sentence
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def look(
         return Found()
     if not resume:
         raise RecipeError(
-            f"{folder.path} holds a run already. Add `--resume` to go on with it, `--again` to "
-            "take it away and begin anew, or choose another folder."
+            f"{folder.path} holds a run already. Add `--resume` to continue it, `--again` to "
+            "delete it and start over, or choose another folder."
         )
     run = folder.owner
     _same_recipe(recipe, build_recipe(folder.recipe), folder)
@@ -105,8 +105,8 @@ def look(
         return Found(finished=rows, notes=(*notes, said))
     if not run:
         raise CheckpointError(
-            f"The run in {folder.path} has no {RUN} that this version wrote, so nobody knows which "
-            "data it began with. Finish it with the version that began it, or begin anew in "
+            f"The run in {folder.path} has no {RUN} that this version wrote, so it is not known "
+            "which data it began with. Finish it with the version that began it, or start over in "
             "another folder."
         )
     _refuse_links(folder)
@@ -182,7 +182,7 @@ def _refuse_strangers(folder: RunFolder, *, again: bool) -> None:
         verb = "was" if len(taken) == 1 else "were"
         raise RecipeError(
             f"{folder.path} holds {_listed(taken)}, which {verb} not written by a run of this "
-            "version, and which a run would replace. Move that away, or choose another folder."
+            "version, and which a run would overwrite. Move that away, or choose another folder."
         )
     _refuse_links(folder)
     if run and (again or not folder.recipe.exists()):
@@ -200,16 +200,16 @@ def _refuse_headless(folder: RunFolder) -> None:
     if run and (checkpoints(folder.checkpoints, run) or is_of(folder.final, run)):
         raise RecipeError(
             f"{folder.path} holds the networks of a run, and its {folder.recipe.name} is gone. "
-            "Bring that back, from a checkpoint for one, or add `--again` to take the run away."
+            "Restore that, for instance from a checkpoint, or add `--again` to delete the run."
         )
 
 
 def _refuse_others(folder: RunFolder) -> None:
-    """Refuse to begin at the beginning where checkpoints are, though none of them is the run's."""
+    """Refuse to start at step 0 where there are checkpoints, all of them of other runs."""
     if others := finished_folders(folder.checkpoints):
         raise CheckpointError(
-            f"{others[0]} is of another run than {folder.path / RUN} names. Bring back the "
-            f"{RUN} of this run, or begin anew in another folder."
+            f"{others[0]} is of another run than {folder.path / RUN} names. Restore the "
+            f"{RUN} of this run, or start over in another folder."
         )
 
 
@@ -217,7 +217,7 @@ def _refuse_links(folder: RunFolder) -> None:
     for path in folder.places:
         if path.is_symlink():
             raise RecipeError(
-                f"{path} is a link, and what it leads to may be somebody else's. Put a folder in "
+                f"{path} is a link, and what it leads to may not be the run's own. Put a folder in "
                 "its place, or choose another folder for the run."
             )
 
