@@ -36,7 +36,7 @@ LARGEST_MANIFEST = 16 * 2**20  # bytes; twenty thousand class names take half a 
 Fact = str | int | float | bool | None  # what `options` and `made_by` may hold
 Word = Annotated[str, Meta(min_length=1)]
 Side = Annotated[int, Meta(ge=1)]
-Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
+Positive = Annotated[float, Meta(gt=0)]
 
 
 class Part(Struct, forbid_unknown_fields=True):
@@ -50,8 +50,8 @@ class Prepared(Struct, forbid_unknown_fields=True):
     """A `Preparation` as the manifest has it; the first ones lack the last two."""
 
     input_size: tuple[Side, Side, Side]
-    mean: tuple[Finite, ...]
-    std: tuple[Annotated[float, Meta(gt=0, le=1e300)], ...]
+    mean: tuple[float, ...]
+    std: tuple[Positive, ...]
     crop: Annotated[float, Meta(gt=0, le=1)] = 1.0
     interpolation: str = "bilinear"
 

@@ -47,6 +47,11 @@ class _File(Struct, forbid_unknown_fields=True):
     train: dict[str, int | str]
     test: dict[str, int | str]
 
+    def __post_init__(self) -> None:
+        for key, value in (*self.train.items(), *self.test.items()):
+            if isinstance(value, int) != (key == "images"):
+                raise ValueError(f"{key!r} is of the wrong type")
+
 
 def new_identity(lesson: Lesson) -> Identity:
     """Return the identity of a run that begins now.
