@@ -28,6 +28,7 @@ from stiffnet.train.loop import Lesson, train_epoch
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.stopping import Stop
+from stiffnet.train.tasks import task_of
 
 PREPARATION = Preparation((3, 32, 32), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
 AUGMENTATION = Augmentation(crop="pad", padding=4, flip=True)
@@ -44,7 +45,7 @@ def ours(recipe: Recipe, data: ImageSet) -> Callable[[], None]:
     """Return our training, an epoch of `data` a call."""
     model = stiffnet.create_model(recipe.model, num_classes=10)
     trainee = make_trainee(recipe, model, make_fabric(device="cpu"))
-    lesson = Lesson(data, data, PREPARATION, AUGMENTATION)
+    lesson = Lesson(task_of(recipe), data, data, PREPARATION, AUGMENTATION)
 
     def epoch() -> None:
         train_epoch(

@@ -33,7 +33,10 @@ APART = {
 ASKS = {"results": "report"}  # to be drawn, in the method that a user calls
 # Rooms whose files must be there without torch, but for one, which follows a training run and is
 # imported inside commands only.
-WITHOUT_TORCH = {"errors", "files", "registry", "sealed", "words", "results", "ode", "report", "cli", COMMAND}
+WITHOUT_TORCH = {
+    "errors", "files", "registry", "schema", "sealed", "words", "results", "ode", "report", "cli",
+    COMMAND,
+}  # fmt: skip
 WITH_TORCH = {"stiffnet.cli.following"}
 TURNS_STRINGS_INTO_CODE = {"eval", "exec", "__import__"}
 IMPORTS_BY_STRING = {

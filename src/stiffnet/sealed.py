@@ -1,10 +1,11 @@
-"""Results as JSON text: arrays packed without rounding, and a checksum over all of it."""
+"""JSON text with a checksum over all of it, and arrays in it, packed without rounding."""
 
 import base64
 import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +15,62 @@ import numpy.typing as npt
 from stiffnet.errors import CorruptFileError, StorageError
 
 T = TypeVar("T")
+Content = Mapping[str, Any]
 _DTYPES = {"<i8": "<i8", "<f8": "<f8", "|b1": "|b1"}
 
 
-def sealed(content: Mapping[str, Any]) -> str:
-    """Return content as JSON text, without NaN, that says when it was damaged."""
-    return json.dumps({**content, "sha256": _checksum(content)}, allow_nan=False, indent=1) + "\n"
+@dataclass(frozen=True)
+class Seal:
+    """How a kind of file is written, and how its checksum is: under which key, over which text."""
+
+    key: str
+    indent: int
+    sort_keys: bool = False  # in the text that is summed, which is compact then
+
+    def text(self, content: Content) -> str:
+        """Return content as JSON text, without NaN, that says when it was damaged."""
+        return self._written({**content, self.key: self._checksum(content)})
+
+    def opened(self, raw: bytes, form: object, *, exact: bool = False) -> dict[str, Any]:
+        """Return the content of such a text.
+
+        Args:
+            raw: The text.
+            form: What the content has to say that its ``format`` is.
+            exact: Whether to refuse other bytes that mean the same.
+
+        Raises:
+            ValueError: If it is not such a text, or its checksum does not match; it says which.
+        """
+        try:
+            content = json.loads(raw, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("it is not JSON") from error
+        if not isinstance(content, dict) or content.get("format") != form:
+            found = content.get("format") if isinstance(content, dict) else None
+            raise ValueError(f"it has format {found!r}, and this version reads {form!r}")
+        if content.pop(self.key, "") != self._checksum(content):
+            raise ValueError("its checksum does not match")
+        if exact and raw != self.text(content).encode():
+            raise ValueError("its bytes were changed")
+        return content
+
+    def _written(self, content: Content) -> str:
+        return json.dumps(content, allow_nan=False, indent=self.indent) + "\n"
+
+    def _checksum(self, content: Content) -> str:
+        text = self._written(content)
+        if self.sort_keys:
+            text = json.dumps(content, allow_nan=False, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+RESULT = Seal("sha256", indent=1, sort_keys=True)
+
+
+def sealed(content: Content) -> str:
+    """Return the content of a result as JSON text that says when it was damaged."""
+    return RESULT.text(content)
 
 
 def unsealed(
@@ -38,11 +89,7 @@ def unsealed(
         CorruptFileError: If it is no such file, or damaged.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        content = json.loads(text, parse_constant=_refuse)
-        if content["format"] != form or content.pop("sha256") != _checksum(content):
-            raise ValueError("the checksum is not that of the content")
-        return build(content)
+        return build(RESULT.opened(Path(path).read_bytes(), form))
     except OSError as error:
         raise StorageError(
             f"{path} could not be read: {error.strerror}. Name a report that `save` wrote."
@@ -82,11 +129,6 @@ def packed_fields(record: object) -> dict[str, Any]:
 def unpacked_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `packed_fields` was given, by name."""
     return {k: unpacked(v) if isinstance(v, Mapping) else v for k, v in row.items()}
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, allow_nan=False, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _refuse(constant: str) -> None:

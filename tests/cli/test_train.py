@@ -42,7 +42,7 @@ def test_a_run_from_its_command_to_its_network(capsys, tmp_path):
     assert main(["train", "--resume", "--out", "run"]) == 0
     assert "is finished" in capsys.readouterr().err
     assert main(command) == 2
-    assert "Add `--resume` to go on" in capsys.readouterr().err
+    assert "Add `--resume` to continue" in capsys.readouterr().err
 
 
 def test_the_default_folder_is_named_after_model_and_recipe(tmp_path):

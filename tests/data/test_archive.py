@@ -7,7 +7,6 @@ import shutil
 import stat
 import struct
 import tarfile
-import zipfile
 
 import numpy as np
 import pytest
@@ -35,18 +34,6 @@ def tar(*entries, mode="w", **options):
     return stream.getvalue()
 
 
-def zipped(*entries, method=zipfile.ZIP_DEFLATED):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", method) as archive:
-        for name, content, *mode in entries:
-            info = zipfile.ZipInfo("placeholder")
-            info.filename = name  # as it is, which the constructor would not leave it
-            info.compress_type = method
-            info.external_attr = (mode[0] if mode else stat.S_IFREG | 0o644) << 16
-            archive.writestr(info, content)
-    return stream.getvalue()
-
-
 def good(form):
     entries = [entry("top", tarfile.DIRTYPE)] + [
         entry(name, content=content) for name, content in CONTENT.items()
@@ -55,12 +42,10 @@ def good(form):
         "tar": lambda: tar(*entries),
         "gnu tar": lambda: tar(*entries, format=tarfile.GNU_FORMAT),
         "tar.gz": lambda: tar(*entries, mode="w:gz"),
-        "zip": lambda: zipped(("top/", b""), *CONTENT.items()),
-        "stored zip": lambda: zipped(*CONTENT.items(), method=zipfile.ZIP_STORED),
     }[form]()
 
 
-FORMS = ["tar", "gnu tar", "tar.gz", "zip", "stored zip"]
+FORMS = ["tar", "gnu tar", "tar.gz"]
 
 
 @pytest.fixture
@@ -114,7 +99,6 @@ def test_permissions_and_owners_are_not_taken_over(place):
     assert found.st_uid == os.getuid()
 
 
-LONG = "a" * 256
 HOSTILE_TARS = {
     "above": [entry("../escaped")],
     "above, in the middle": [entry("top/../../escaped")],
@@ -142,30 +126,15 @@ HOSTILE_TARS = {
     "twice": [entry("x"), entry("x", content=b"other")],
     "twice, by detours": [entry("top/x"), entry("./top//x")],
     "case": [entry("File"), entry("file")],
-    "case of a folder": [entry("top/x"), entry("Top/y")],
     "sharp s": [entry("strasse"), entry("straße")],
     "accents": [entry("caf\u00e9"), entry("cafe\u0301")],
-    "file, then folder": [entry("x"), entry("x/y")],
-    "folder, then file": [entry("x/y"), entry("x")],
+    "file, then folder": [entry("x"), entry("x", tarfile.DIRTYPE)],
+    "folder, then file": [entry("x", tarfile.DIRTYPE), entry("x")],
     "no name": [entry("./")],
     "line break": [entry("x\ny")],
     "escape": [entry("x\x1b[2Jy")],
-    "too long": [entry(LONG)],
     "not UTF-8": [entry("x\udcff")],
     "good ones, then a bad one": [entry("a"), entry("b"), entry("../escaped")],
-}
-LINK = stat.S_IFLNK | 0o777
-HOSTILE_ZIPS = {
-    "above": [("../escaped", b"evil")],
-    "absolute": [("/tmp/stiffnet-escaped", b"evil")],
-    "backslash": [("..\\escaped", b"evil")],
-    "drive": [("c:escaped", b"evil")],
-    "link": [("x", b"..", LINK), ("x/escaped", b"evil")],
-    "device": [("x", b"", stat.S_IFCHR)],
-    "pipe": [("x", b"", stat.S_IFIFO)],
-    "case": [("File", b"1"), ("file", b"2")],
-    "file and folder": [("x", b"1"), ("x/", b"")],
-    "control character": [("x\ty", b"evil")],
 }
 
 
@@ -173,18 +142,6 @@ def hostile():
     for name, entries in HOSTILE_TARS.items():
         yield pytest.param(tar(*entries), id=f"tar: {name}")
         yield pytest.param(tar(*entries, mode="w:gz"), id=f"tar.gz: {name}")
-    for name, entries in HOSTILE_ZIPS.items():
-        yield pytest.param(zipped(*entries), id=f"zip: {name}")
-    twice = zipped(("x", b"1"), ("y", b"2")).replace(b"y", b"x")
-    yield pytest.param(twice, id="zip: twice")
-    hidden = zipped(("x_/../../escaped", b"evil")).replace(b"x_", b"x\0")
-    yield pytest.param(hidden, id="zip: a name cut by a zero")
-    secret = bytearray(zipped(("x", b"1")))
-    for mark in (b"PK\x03\x04", b"PK\x01\x02"):
-        secret[secret.index(mark) + (6 if mark[2] == 3 else 8)] |= 1
-    yield pytest.param(bytes(secret), id="zip: encrypted")
-    rare = zipped(("x", b"1"), method=zipfile.ZIP_LZMA)
-    yield pytest.param(rare, id="zip: unusual method")
 
 
 @pytest.mark.parametrize("content", list(hostile()))
@@ -207,11 +164,9 @@ def many():
     ("make", "match"),
     [
         (lambda: tar(*(entry(name, content=b"") for name in many())), "than 1,000 members"),
-        (lambda: zipped(*((name, b"") for name in many())), "than 1,000 members"),
         (lambda: tar(entry("x", content=bytes(20 << 20)), mode="w:gz"), "than 10,485,760 bytes"),
-        (lambda: zipped(("x", bytes(20 << 20))), "than 10,485,760 bytes"),
     ],
-    ids=["many, tar", "many, zip", "bomb, tar.gz", "bomb, zip"],
+    ids=["many", "bomb"],
 )
 def test_an_archive_that_would_come_to_too_much_is_refused(place, make, match):
     place.write_bytes(make())
@@ -233,7 +188,7 @@ def test_the_total_counts_and_not_each_member(place):
 
 
 def test_a_header_cannot_ask_for_all_the_memory(place):
-    """An extended header that says it has a gigabyte of names, and one of negative size."""
+    """An extended header that says it has gigabytes of names, and one of negative size."""
     for size in (b"10000000000\0", bytes([255] * 4) + struct.pack(">q", -512)):
         block = bytearray(tar(entry("name", content=b""))[:512])
         block[156:157] = tarfile.XHDTYPE
@@ -241,23 +196,22 @@ def test_a_header_cannot_ask_for_all_the_memory(place):
         block[148:156] = b" " * 8
         block[148:156] = b"%06o\0 " % sum(block)
         place.write_bytes(gzip.compress(bytes(block) + bytes(1 << 20)))
-        with pytest.raises(CorruptFileError, match=r"a header asks for -?\d+ bytes at once"):
+        with pytest.raises(CorruptFileError, match="is damaged, or not a tar"):
             extract(place, place.parent / "out")
 
 
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"", "damaged, or no tar, tar.gz or zip archive"),
-        (b"hello", "damaged, or no tar"),
-        (b"<html>not found</html>" * 100, "damaged, or no tar"),
-        (b"\x1f\x8b" + b"x" * 100, "damaged, or no tar"),
-        (gzip.compress(b"not a tar", mtime=0), "damaged, or no tar"),
-        (b"PK\x03\x04" + b"x" * 100, "damaged, or no tar"),
-        (tar(), "is an empty archive"),
-        (zipped(), "is an empty archive"),
+        (b"", "damaged, or not a tar or tar.gz archive"),
+        (b"hello", "damaged, or not a tar"),
+        (b"<html>not found</html>" * 100, "damaged, or not a tar"),
+        (b"\x1f\x8b" + b"x" * 100, "damaged, or not a tar"),
+        (gzip.compress(b"not a tar", mtime=0), "damaged, or not a tar"),
+        (b"PK\x03\x04" + b"x" * 1000, "damaged, or not a tar"),
+        (tar(), "it is empty"),
     ],
-    ids=["nothing", "text", "a page", "a torn gzip", "no tar", "a torn zip", "a tar", "a zip"],
+    ids=["nothing", "text", "a page", "a torn gzip", "no tar", "a zip", "a tar"],
 )
 def test_what_is_no_archive_is_told_so(place, content, match):
     place.write_bytes(content)
@@ -266,11 +220,14 @@ def test_what_is_no_archive_is_told_so(place, content, match):
     assert everything(place.parent) == ["archive"]
 
 
-def test_a_zip_that_says_more_than_it_holds_is_refused(place):
-    content = bytearray(zipped(("x", b"1" * 100)))
-    struct.pack_into("<I", content, content.index(b"PK\x01\x02") + 24, 200)
-    place.write_bytes(content)
-    with pytest.raises(CorruptFileError, match="x is cut short"):
+@pytest.mark.parametrize(
+    "entries",
+    [[entry("x"), entry("x/y")], [entry("x/y"), entry("x")], [entry("a" * 256)]],
+    ids=["a file, then in it", "in it, then a file", "too long a name"],
+)
+def test_what_the_file_system_refuses_leaves_nothing(place, entries):
+    place.write_bytes(tar(*entries))
+    with pytest.raises(StorageError, match=r"could not be unpacked to .* nothing was left behind"):
         extract(place, place.parent / "out")
     assert everything(place.parent) == ["archive"]
 

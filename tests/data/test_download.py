@@ -104,7 +104,7 @@ def test_what_is_there_is_not_fetched_again(tmp_path):
 @pytest.mark.parametrize("resumes", [True, False], ids=["resumes", "begins anew"])
 @pytest.mark.parametrize("fault", [{"fails_after": 4000}, {"ends_after": 4000}], ids=str)
 def test_a_broken_connection_is_taken_up_again(tmp_path, fault, resumes):
-    with pytest.raises(DataError, match="it goes on where it stopped"):
+    with pytest.raises(DataError, match="it continues where it stopped"):
         download("cifar100", tmp_path, opener=Server(**fault))
     assert everything(tmp_path) == [".stiffnet.cifar-100-binary.tar.gz.part"]
     assert (tmp_path / ".stiffnet.cifar-100-binary.tar.gz.part").stat().st_size == 4000
@@ -194,7 +194,7 @@ def test_an_archive_of_somebodys_own_is_used_and_stays(tmp_path):
 def test_another_file_of_the_archives_name_stays(tmp_path):
     other = tmp_path / "cifar-100-binary.tar.gz"
     other.write_text("mine")
-    with pytest.raises(StorageError, match=r"is not the archive of cifar100, so it stays"):
+    with pytest.raises(StorageError, match=r"is not the archive of cifar100, so it was left alone"):
         fetch_archive("cifar100", tmp_path, opener=Server())
     assert everything(tmp_path) == [other.name]
     download("cifar100", tmp_path, opener=Server())
@@ -249,14 +249,14 @@ def test_a_failing_connection_is_one_sentence(tmp_path, error):
     "url", ["http://127.0.0.1:9/x", "file:///etc/passwd", "ftp://x/y", "HTTP:"]
 )
 def test_nothing_but_https_is_opened(url):
-    with pytest.raises(DataError, match="is no https address"):
+    with pytest.raises(DataError, match="is not an https address"):
         https_only(url, 0)
 
 
 @pytest.mark.parametrize("url", ["http://example.org/x", "file:///etc/passwd", "ftp://x/y"])
 def test_no_redirection_leads_away_from_https(url):
     request = urllib.request.Request("https://example.org/x")
-    with pytest.raises(DataError, match="is no https address"):
+    with pytest.raises(DataError, match="is not an https address"):
         module._HttpsRedirects().redirect_request(request, None, 302, "Found", {}, url)
     again = module._HttpsRedirects().redirect_request(
         request, None, 302, "Found", {}, "https://example.org/y"

@@ -123,7 +123,7 @@ def test_the_same_content_in_other_bytes_is_refused(tmp_path):
     write(tmp_path)
     content = json.loads((tmp_path / MANIFEST).read_text())
     (tmp_path / MANIFEST).write_text(json.dumps(content))
-    with pytest.raises(CorruptFileError, match="seal is broken"):
+    with pytest.raises(CorruptFileError, match="its bytes were changed"):
         read_folder(tmp_path)
 
 

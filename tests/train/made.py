@@ -16,6 +16,7 @@ LARGE = st.floats(0, 1e6)
 def recipes(draw):
     epochs = draw(st.integers(1, 1_000_000))
     given = {
+        "task": draw(st.just("classify") | TEXT),
         "model": draw(TEXT),
         "attention": draw(TEXT),
         "data": draw(TEXT),

@@ -1,9 +1,11 @@
 """Damaged checkpoints: each is found out, the one before is used, and the run says so."""
 
+import hashlib
 import os
 import random
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 
 from stiffnet.errors import CheckpointError, CorruptFileError
 from stiffnet.network.model_folder import MANIFEST
+from stiffnet.train import loop
 from stiffnet.train.checkpoint import (
     State,
     Tensors,
@@ -19,7 +22,9 @@ from stiffnet.train.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from stiffnet.train.run import run
 from stiffnet.train.run_folder import RunFolder
+from stiffnet.train.stopping import Stopped
 from train import faults
 from train.faults import ABOUT, EVERYTHING, begin, finish, kept, outcome, tell
 
@@ -76,7 +81,7 @@ def test_every_flipped_bit_and_every_cut_is_found_out(run_folder, kinds):
         assert type(found.value) is CorruptFileError
         assert str(file) in str(found.value)
         where, problems = newest_whole(folder, run)
-        assert where == folder / PREVIOUS
+        assert where.path == folder / PREVIOUS
         assert problems == [str(found.value)]
         aside = folder / f"damaged-{NEWEST}"
         (aside / file.name).write_bytes(before)
@@ -122,7 +127,7 @@ def test_where_all_are_damaged_one_error_lists_them_and_nothing_begins_anew(run_
     assert life.drawn == []
     assert life.said.startswith("stiffnet: No checkpoint in ")
     assert all(f"{folder}/weights.safetensors is not" in life.said for folder in folders)
-    assert "begin again in another folder" in life.said
+    assert "start over in another folder" in life.said
     assert [run_folder / "checkpoints" / name for name in kept(run_folder)] == folders
 
 
@@ -139,7 +144,7 @@ def test_a_damaged_best_checkpoint_costs_the_best_network_and_not_the_last(broke
 def test_a_missing_part_is_damage(run_folder, part):
     (run_folder / "checkpoints" / NEWEST / part).unlink()
     where, problems = newest_whole(run_folder / "checkpoints", RunFolder(run_folder).owner)
-    assert where == run_folder / "checkpoints" / PREVIOUS
+    assert where.path == run_folder / "checkpoints" / PREVIOUS
     assert len(problems) == 1
     assert f"{NEWEST}/{part} is missing" in problems[0]
 
@@ -153,7 +158,8 @@ def test_what_has_no_manifest_was_never_a_checkpoint_and_is_swept(run_folder):
     run = RunFolder(run_folder)
     run.sweep(run.owner)
     assert faults.left_over(run_folder) == []
-    assert newest_whole(folder, run.owner) == (folder / PREVIOUS, [])
+    found, problems = newest_whole(folder, run.owner)
+    assert (found.path, problems) == (folder / PREVIOUS, [])
 
 
 def test_without_a_checkpoint_a_run_begins_at_step_0_and_says_so(broken_off, run_folder):
@@ -175,7 +181,8 @@ def test_checkpoints_are_ordered_by_number_and_not_by_name(tmp_path):
     for epoch in (9, 10, 99_999, 100_000):
         newest = put(tmp_path, epoch, 10 * epoch)
         assert checkpoints(tmp_path)[0] == newest
-        assert newest_whole(tmp_path) == (newest, [])
+        found, problems = newest_whole(tmp_path)
+        assert (found.path, problems) == (newest, [])
 
 
 def test_within_an_epoch_and_after_its_test_come_in_this_order(tmp_path):
@@ -205,7 +212,7 @@ def test_what_a_kill_between_writing_and_removing_left_goes_with_the_next_checkp
         for epoch in range(1, 6):
             put(tmp_path, epoch, 10 * epoch, best=1)
     assert len(names(tmp_path)) == 5
-    assert newest_whole(tmp_path)[0].name == "epoch-0005-step-000000050"
+    assert newest_whole(tmp_path)[0].path.name == "epoch-0005-step-000000050"
     put(tmp_path, 6, 60, best=1)
     assert names(tmp_path) == [(6, 60), (5, 50), (1, 10)]
 
@@ -225,3 +232,39 @@ def test_nothing_that_is_being_removed_looks_whole(tmp_path, monkeypatch):
     assert gone[0] == (MANIFEST, True)
     assert gone[-1] == ("run.json", False)
     assert not any(whole for _, whole in gone[1:])
+
+
+def test_resuming_reads_and_sums_each_part_of_the_checkpoint_once(tmp_path, monkeypatch):
+    recipe = replace(EVERYTHING, data="generated:40", epochs=1)
+    with pytest.raises(Stopped):
+        run(recipe, tmp_path / "run", audience=faults.Stopper(2))
+    opened, summed = Counter(), Counter()
+    newest = checkpoints(tmp_path / "run/checkpoints", RunFolder(tmp_path / "run").owner)[0]
+    parts = {file.read_bytes(): file.name for file in newest.iterdir() if file.name != MANIFEST}
+    open_path, sha256 = Path.open, hashlib.sha256
+
+    def counted(path, *given, **options):
+        if path.parent == newest:
+            opened[path.name] += 1
+        return open_path(path, *given, **options)
+
+    def digested(data=b"", **options):
+        if data in parts:
+            summed[parts[data]] += 1
+        return sha256(data, **options)
+
+    def streamed(stream, name):
+        summed[Path(stream.name).name] += 1
+        return sha256(stream.read())
+
+    monkeypatch.setattr(Path, "open", counted)
+    monkeypatch.setattr(hashlib, "sha256", digested)
+    monkeypatch.setattr(hashlib, "file_digest", streamed)
+    monkeypatch.setattr(loop, "epoch_batches", lambda *given, **options: 1 / 0)  # the end of it
+    with pytest.raises(ZeroDivisionError):
+        run(recipe, tmp_path / "run", resume=True)
+    assert summed == dict.fromkeys(parts.values(), 1)
+    assert {name: opened[name] for name in parts.values() if name.endswith("tensors")} == {
+        "weights.safetensors": 1, "optimizer.safetensors": 1, "average.safetensors": 1,
+    }  # fmt: skip
+    assert opened["state.json"] == 1

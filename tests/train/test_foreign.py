@@ -116,13 +116,13 @@ def test_a_folder_in_which_something_would_be_replaced_is_refused(tmp_path, name
 def test_a_lock_of_another_kind_stays(tmp_path):
     out = tmp_path / "run"
     put(out, ["run.lock"])
-    with pytest.raises(StorageError, match=r"run\.lock is there and was not written by a run"):
+    with pytest.raises(StorageError, match=r"run\.lock was not written by a run"):
         run(TINY, out)
     assert everything(out) == {"run.lock": b"run.lock"}
     (tmp_path / "precious").write_text("precious")
     (out / "run.lock").unlink()
     (out / "run.lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(StorageError, match=r"run\.lock is there and was not written by a run"):
+    with pytest.raises(StorageError, match=r"run\.lock was not written by a run"):
         run(TINY, out)
     assert (tmp_path / "precious").read_text() == "precious"
 
@@ -179,7 +179,9 @@ def test_a_network_of_somebody_else_in_the_place_of_the_last_one_stays(runs, hal
     whole = replace(TINY, epochs=3)
     shutil.copytree(runs / "finished" / "final", halted / "final")
     before = everything(halted / "final")
-    with pytest.raises(StorageError, match="final is there and is not of this run, so it stays"):
+    with pytest.raises(
+        StorageError, match="final was not written by this run, so it was left alone"
+    ):
         run(whole, halted, resume=True)
     assert everything(halted / "final") == before
     shutil.rmtree(halted / "final")
@@ -224,7 +226,7 @@ def test_the_folder_of_a_run_may_itself_be_a_link(tmp_path):
 
 def test_resume_and_again_together_are_refused(finished, capsys):
     before = everything(finished)
-    with pytest.raises(RecipeError, match="`--resume` goes on with a run, and `--again` takes it"):
+    with pytest.raises(RecipeError, match="`--resume` continues a run, and `--again` deletes it"):
         run(TINY, finished, resume=True, again=True)
     assert main(["train", "--resume", "--again", "--out", str(finished)]) == 2
     assert "Give one of the two." in capsys.readouterr().err
@@ -248,7 +250,7 @@ def test_a_run_whose_recipe_is_gone_is_not_begun_anew_by_accident(halted, finish
     for out in (halted, finished_elsewhere):
         (out / "recipe.toml").unlink()
         before = everything(out)
-        with pytest.raises(RecipeError, match=r"its recipe\.toml is gone\. Bring that back"):
+        with pytest.raises(RecipeError, match=r"its recipe\.toml is gone\. Restore that"):
             run(TINY, out)
         assert everything(out) == before
         run(TINY, out, again=True)

@@ -201,7 +201,7 @@ def test_tensors_that_lie_about_themselves_are_refused(given, capsys, part, cont
     sealed(given)
     status, said = resumed(given, capsys)
     assert status == 5, said
-    assert f"{part} is no file of tensors" in said
+    assert f"{part} is not a file of tensors" in said
 
 
 def other_shape(tensors):

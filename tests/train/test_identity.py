@@ -64,7 +64,7 @@ def test_other_classes_of_as_many_images_are_refused(photos, tmp_path, names, wo
     renamed(photos, **names)
     with pytest.raises(DataError, match=f"began with other data: .*{words}") as refused:
         run(recipe, tmp_path / "run", resume=True)
-    assert "Bring back the data" in str(refused.value)
+    assert "Restore the data" in str(refused.value)
     assert not (tmp_path / "run/final").exists()
     renamed(photos, **{new: old for old, new in names.items()})
     run(recipe, tmp_path / "run", resume=True)
@@ -127,7 +127,9 @@ def test_leaving_out_bad_images_is_part_of_the_recipe(photos, tmp_path):
 def test_a_run_that_says_nothing_of_its_data_is_not_resumed(tmp_path):
     stopped(TINY, tmp_path / "run")
     (tmp_path / "run" / RUN).unlink()
-    with pytest.raises(CheckpointError, match=r"nobody knows which data it began with\. Finish it"):
+    with pytest.raises(
+        CheckpointError, match=r"it is not known which data it began with\. Finish it"
+    ):
         run(TINY, tmp_path / "run", resume=True)
     assert (tmp_path / "run/checkpoints").is_dir()
 

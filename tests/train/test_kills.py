@@ -18,7 +18,6 @@ from stiffnet.train.checkpoint import (
     Tensors,
     checkpoints,
     newest_whole,
-    read_checkpoint,
     sweep,
     write_checkpoint,
 )
@@ -160,8 +159,8 @@ def checkpoint_of(step: int) -> tuple[Tensors, State]:
 
 def write_on_and_on(folder: Path, done: Path) -> None:
     """Write checkpoints until the end; `done` has a line for each that was acknowledged."""
-    where, _ = newest_whole(folder)
-    step = read_checkpoint(where)[1].step if where else 0
+    found, _ = newest_whole(folder)
+    step = found.state.step if found else 0
     while True:
         step += 1
         write_checkpoint(folder, ABOUT, *checkpoint_of(step))
@@ -191,9 +190,9 @@ def test_a_kill_during_writing_leaves_the_newest_or_the_one_before(tmp_path, tri
         count["left something half written"] += bool(left_over(folder.parent))
         sweep(folder)
         assert left_over(folder.parent) == []
-        where, problems = newest_whole(folder)
+        newest, problems = newest_whole(folder)
         assert problems == []
-        tensors, state = read_checkpoint(where)
+        tensors, state = newest.tensors, newest.state
         step = acknowledged(done)
         assert step <= state.step <= step + 1, "what was acknowledged is there"
         expected = checkpoint_of(state.step)[0]

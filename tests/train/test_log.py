@@ -32,22 +32,25 @@ def runs(tmp_path_factory):
 DAMAGES = {
     "a cut line": (lambda text: text[:-30], "line {last} was cut off"),
     "a cut in the middle": (lambda text: text[: len(text) // 2 + 20], "line 2 was cut off"),
-    "garbage": (lambda text: b"\xff\x00\x9c" * 20 + b"\n", "line 1 is no JSON"),
-    "garbage in a line": (lambda text: text.replace(b'"epoch": 2', b"\xff" * 10), "line 2 is no"),
-    "a list": (lambda text: text.replace(b"{", b"[", 1).replace(b"}", b"]", 1), "line 1 is no"),
-    "words": (lambda text: text.replace(b'"epoch": 1', b'"epoch": "1"'), "line 1 is no epoch"),
-    "a number": (lambda text: b"3\n" + text, "line 1 is no epoch of a run"),
-    "null": (lambda text: b"null\n", "line 1 is no epoch of a run"),
-    "not a number": (lambda text: text.replace(b'"step": 2,', b'"step": NaN,'), "line 1 is no"),
-    "a missing key": (lambda text: text.replace(b'"epoch": 2, ', b""), "line 2 is no epoch"),
-    "an empty line": (lambda text: text.replace(b"\n", b"\n\n", 1), "line 2 is no JSON"),
+    "garbage": (lambda text: b"\xff\x00\x9c" * 20 + b"\n", "line 1 is not JSON"),
+    "garbage in a line": (
+        lambda text: text.replace(b'"epoch": 2', b"\xff" * 10),
+        "line 2 is not JSON",
+    ),
+    "a list": (lambda text: text.replace(b"{", b"[", 1).replace(b"}", b"]", 1), "line 1 is not"),
+    "words": (lambda text: text.replace(b'"epoch": 1', b'"epoch": "1"'), "line 1 is not an epoch"),
+    "a number": (lambda text: b"3\n" + text, "line 1 is not an epoch of a run"),
+    "null": (lambda text: b"null\n", "line 1 is not an epoch of a run"),
+    "not a number": (lambda text: text.replace(b'"step": 2,', b'"step": NaN,'), "line 1 is not"),
+    "a missing key": (lambda text: text.replace(b'"epoch": 2, ', b""), "line 2 is not an epoch"),
+    "an empty line": (lambda text: text.replace(b"\n", b"\n\n", 1), "line 2 is not JSON"),
     "a row twice": (lambda text: text.split(b"\n")[0] + b"\n" + text, "line 2 is epoch 1"),
     "rows in disorder": (lambda text: b"\n".join(text.split(b"\n")[1::-1]) + b"\n", "line 1 is ep"),
     "another number": (
         lambda text: text.replace(b'"train_loss": ', b'"train_loss": 1'),
         "line 1, ",
     ),
-    "deep": (lambda text: b"[" * 100_000 + b"\n", "line 1 is no JSON"),
+    "deep": (lambda text: b"[" * 100_000 + b"\n", "line 1 is nested too deeply"),
 }
 
 
@@ -129,7 +132,7 @@ def test_a_damaged_copy_of_the_log_is_found_out(runs, tmp_path):
 def test_a_log_without_a_copy_is_told_by_its_line(tmp_path):
     """As older versions left it."""
     (tmp_path / "log.jsonl").write_text('{"epoch": 1, "step": 2, "test_top1": 0.5}\n{"epo')
-    with pytest.raises(CorruptFileError, match=r"is damaged: line 2 was cut off\. Bring back"):
+    with pytest.raises(CorruptFileError, match=r"is damaged: line 2 was cut off\. Restore"):
         read_log(tmp_path / "log.jsonl")
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(CorruptFileError, match="is damaged: line 1 is empty"):

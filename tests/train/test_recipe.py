@@ -15,6 +15,7 @@ RANDOM = {"noise": "random"}
 ADAMW = {"optimizer": "adamw"}
 
 OTHER = {  # of each field another value, and what it needs beside it
+    "task": ("detect", {}),
     "model": ("resnet56_cifar", {}),
     "attention": ("se", {}),
     "data": ("cifar10", {}),

@@ -28,7 +28,7 @@ LONGEST = Recipe(
 QUOTES = replace(LONGEST, **dict.fromkeys(("model", "attention", "data", "weights"), "'" * 1000))
 
 
-def written(content, name="recipe.yaml"):
+def written(content, name="recipe.toml"):
     path = Path(name)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
@@ -74,43 +74,22 @@ def test_every_field_is_written_in_order_as_toml():
             "a.TOML",
             'flip=false\r\nlearning_rate=0.001\r\nmilestones=[3,\r\n5]\r\nschedule="multistep"',
         ),
-        ("a.yaml", "learning_rate: 1e-3\nmilestones: [3, 5]\nschedule: multistep\nflip: false\n"),
-        (
-            "a.yml",
-            "# why\nflip: FALSE\nlearning_rate: +.001\nmilestones:\n- 3\n- 5\nschedule: multistep",
-        ),
-        (
-            "a.yaml",
-            '{flip: False, learning_rate: 0.001, milestones: [3, 5], "schedule": multistep}',
-        ),
-        (
-            "a.yaml",
-            "---\nlearning_rate: 1.E-3\r\nmilestones: [3, 5]\r\nschedule: multistep\r\nflip: false",
-        ),
-        (
-            "a.yaml",
-            "\ufefflearning_rate: 1e-03\nmilestones: [3, 5]\nschedule: multistep\nflip: false\n...",
-        ),
-        (
-            "a.yaml",
-            "#\rlearning_rate: 1e-3\rmilestones: [3,\r# y\r 5]\rschedule: multistep\rflip: false",
-        ),
         (
             "a.toml",
             '\ufefflearning_rate = 1e-3\nmilestones = [3, 5]\nschedule = "multistep"\nflip = false',
         ),
     ],
 )
-def test_either_syntax_says_the_same(name, content):
+def test_every_way_to_write_it_says_the_same(name, content):
     expected = {"learning_rate": 1e-3, "milestones": (3, 5), "schedule": "multistep", "flip": False}
     assert read_recipe(written(content, name)) == expected
     assert build_recipe(name) == replace(Recipe(), **expected)
 
 
 def test_a_file_may_change_a_named_recipe():
-    written("epochs: 3\nbase: quick\n", "mine.yaml")
-    assert build_recipe("mine.yaml") == replace(RECIPES["quick"].value, epochs=3)
-    assert build_recipe("mine.yaml", {"epochs": "4"}).epochs == 4
+    written("epochs = 3\nbase = 'quick'\n", "mine.toml")
+    assert build_recipe("mine.toml") == replace(RECIPES["quick"].value, epochs=3)
+    assert build_recipe("mine.toml", {"epochs": "4"}).epochs == 4
 
 
 def test_later_words_win_and_only_the_result_must_be_consistent():
@@ -196,79 +175,6 @@ def test_an_unknown_recipe_is_told_with_the_nearest_names(name):
         build_recipe(name)
 
 
-YAML = {
-    "epochs: 3\nepochs: 3": "line 2: `epochs` is given twice. Keep one",
-    "epochs: 3\n\nepoch: 3": "line 3: There is no recipe field called 'epoch'. Did you mean",
-    "seed: 1\nepochs: ten": "line 2: `epochs` is 'ten'; it must be a whole number from 1",
-    "epochs: '3'": "line 1: `epochs` is '3'; it must be a whole number",
-    "epochs: 0x10": "line 1: `epochs` is '0x10'",
-    "epochs: 010": "line 1: `epochs` is '010'",
-    "epochs: 1:30": "line 1: `epochs` is '1:30'",
-    "epochs: 2001-01-01": "line 1: `epochs` is '2001-01-01'",
-    "epochs:": "line 1: `epochs` is nothing; it must be",
-    "weights: ~": "line 1: `weights` is nothing; it must be text",
-    "model: 50": "line 1: `model` is 50; it must be text",
-    "flip: no": "line 1: `flip` is 'no'; it must be true or false",
-    "flip: on": "line 1: `flip` is 'on'; it must be true or false",
-    "NO: 1": "line 1: There is no recipe field called 'NO'",
-    "on: 1": "line 1: There is no recipe field called 'on'",
-    "<<: {epochs: 1}": "line 1: this lies too deep",
-    "learning_rate: .nan": "line 1: `learning_rate` is '.nan'; it must be a number",
-    "learning_rate: 1e999": "line 1: `learning_rate` is inf; it must be a number",
-    "schedule: cosin": "line 1: `schedule` is 'cosin'; .* Did you mean 'cosine'",
-    "milestones: 81/122": "line 1: `milestones` is '81/122'; it must be a list of whole numbers",
-    "milestones: [1, [2]]": "line 1: this lies too deep",
-    "milestones:\n- 1\n- a: 2": "line 3: this lies too deep",
-    "model: {a: 1}": "line 1: this lies too deep",
-    "- epochs": "line 1: this is no setting. Write `key: value`",
-    "epochs": "line 1: this is no setting",
-    "? [epochs]\n: 3": "line 1: this is no setting",
-    "? {a: b}\n: 3": "line 1: this is no setting",
-    "epochs: 3\n---\nepochs: 3": "line 2: a second document begins",
-    "epochs: &a 3": "line 1: anchors .* are not read",
-    "&a epochs: 3": "line 1: anchors .* are not read",
-    "&a {epochs: 3}": "line 1: anchors .* are not read",
-    "epochs: *a": "line 1: anchors .* are not read",
-    "milestones: [*a]": "line 1: anchors .* are not read",
-    "*a : 1": "line 1: anchors .* are not read",
-    "model: !!python/name:os.system x": "line 1: tags .* are not read",
-    "model: !!python/object/apply:os.system ['touch pwned']": "line 1: tags .* are not read",
-    "!!python/object/new:os.system {model: 'touch pwned'}": "line 1: tags .* are not read",
-    "epochs: !!int 3": "line 1: tags .* are not read",
-    "epochs: ! 3": "line 1: tags .* are not read",
-    "!!str epochs: 3": "line 1: tags .* are not read",
-    "milestones: !!set {a}": "line 1: tags .* are not read",
-    "_target_: os.system": "line 1: There is no recipe field called '_target_'",
-    "_instantiator: x": "line 1: There is no recipe field called '_instantiator'",
-    "epochs: 3\nmodel: [": "line 2: YAML cannot read this: .*Write `key: value`",
-    "model: 'a": "line 1: YAML cannot read this: found unexpected end of stream",
-    "\tepochs: 3": "line 1: YAML cannot read this",
-    'model: "\\UFFFFFFFF"': "line 1: YAML cannot read this",
-    'model: "\\UD800D800"': "line 1: YAML cannot read this",
-    'model: "\\uD800"': r"line 1: `model` is '\\ud800'; it must be text",
-    "model: a\x00b": "line 1: YAML cannot read this",
-    "%YAML 9.0\n---\nepochs: 3": "YAML cannot read this: found incompatible YAML document",
-    "base: quik": "line 1: There is no recipe called 'quik'. Did you mean 'quick'",
-    "base: 3": "line 1: `base` is 3; it must be the name of a recipe",
-    "base: quick\nbase: quick": "line 2: `base` is given twice",
-    "base: other.yaml": "line 1: There is no recipe called 'other.yaml'",
-    "": "sets nothing. Write a line",
-    "# epochs: 3\n": "sets nothing. Write a line",
-    "---\n": "line 2: this is no setting",
-    "{}": "sets nothing",
-    "model: " + "x" * 2**20: "larger than 1 MB",
-    "epochs: 3\nmodel: " + "x" * 10_000: "line 2: this is longer than any recipe. Remove",
-    "\n" * 10_001 + "epochs: 3": "line 10001: this is longer than any recipe",
-    "model: |\n  a\n  # b": "line 1: text over several lines is not read. Write it on one",
-    "model: 'a\n  # b\n  c'": "line 1: text over several lines is not read",
-    "model: a\n  b": "line 1: text over several lines is not read",
-    "- " * 1_000: "line 1: this is no setting",
-    "[" * 2_000: "line 1: this is no setting",
-    "model: " + "[" * 2_000: "line 1: this lies too deep",
-    "a: 1\n" * 200_000: "line 4097: this is longer than any recipe",
-    "epochs: " + "9" * 600: "line 1: `epochs` is 999.*…; it must be a whole number",
-    "epochs: " + "9" * 2_000: "line 1: `epochs` is inf; it must be a whole number",
-}
 TOML = {
     "epochs = 3\nepochs = 4": "line 2: `epochs` is given twice. Keep one",
     "\n# x\nepoch = 3": "line 3: There is no recipe field called 'epoch'. Did you mean 'epochs'",
@@ -297,70 +203,76 @@ TOML = {
     "'" + "a" * 2_000 + "' = {}": "line 1: 'aaaa.*… is a table",
     "base = 'quik'": "line 1: There is no recipe called 'quik'. Did you mean 'quick'",
     "base = 1": "line 1: `base` is 1; it must be the name of a recipe",
+    "base = 'quick'\nbase = 'quick'": "line 2: `base` is given twice",
+    "base = 'other.toml'": "line 1: There is no recipe called 'other.toml'",
+    "epochs: 3": "line 1: TOML cannot read this: .*Write `key = value`",
+    "model = 50": "line 1: `model` is 50; it must be text",
+    "epochs = '3'": "line 1: `epochs` is '3'; it must be a whole number",
+    "epochs = 010": "line 1: TOML cannot read this",
+    "epochs =": "line 1: TOML cannot read this",
+    "model = 2001-01-01": r"line 1: `model` is datetime.date\(2001, 1, 1\); it must be text",
+    'model = "\\uD800"': "line 1: TOML cannot read this",
+    "model = 'a\x00b'": "line 1: TOML cannot read this",
+    "schedule = 'cosin'": "line 1: `schedule` is 'cosin'; .* Did you mean 'cosine'",
+    "milestones = '81/122'": "line 1: `milestones` is '81/122'; it must be a list of whole",
+    "milestones = [1, [2]]": r"line 1: `milestones` is \[1, \[2\]\]; it must be a list",
+    "model = '" + "x" * 2**20 + "'": "larger than 1 MB",
+    "epochs = 3\nmodel = '" + "x" * 10_000: "line 2: this is longer than any recipe. Remove",
+    "\n" * 10_001 + "epochs = 3": "line 10001: this is longer than any recipe",
+    "a = 1\n" * 150_000: "line 3277: this is longer than any recipe",
+    "# epochs = 3\n": "sets nothing. Write a line",
     "'_target_' = 'os.system'": "line 1: There is no recipe field called '_target_'",
     "": "sets nothing. Write a line",
 }
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("recipe.yaml", YAML), ("recipe.toml", TOML)])
-def test_what_is_wrong_in_a_file_is_told_with_its_line(name, wrong):
-    for content, message in wrong.items():
+def test_what_is_wrong_in_a_file_is_told_with_its_line():
+    for content, message in TOML.items():
         with case(content):
-            told = f"(?s)^{name}.*{message}"
+            told = f"(?s)^recipe.toml.*{message}"
             with pytest.raises((RecipeError, UnknownNameError), match=told) as caught:
-                build_recipe(written(content, name))
+                build_recipe(written(content))
             assert len(str(caught.value)) < 700
             assert not Path("pwned").exists()
 
 
 def test_bytes_that_are_no_text_are_refused():
-    with pytest.raises(RecipeError, match=r"recipe.yaml is not UTF-8 text: its byte 7 cannot"):
-        read_recipe(written(b"model: \xff\xfe"))
+    with pytest.raises(RecipeError, match=r"recipe.toml is not UTF-8 text: its byte 8 cannot"):
+        read_recipe(written(b"model = \xff\xfe"))
     with pytest.raises(RecipeError, match=r"recipe.toml is not UTF-8 text"):
         read_recipe(written("epochs = 3".encode("utf-16"), "recipe.toml"))
 
 
-def test_an_alias_bomb_does_not_go_off():
-    bomb = "a: &a [x]\n" + "".join(
-        f"{after}: &{after} [{', '.join([f'*{before}'] * 9)}]\n"
-        for before, after in zip("abcdefgh", "bcdefghi", strict=True)
-    )
-    with pytest.raises(RecipeError, match=r"recipe.yaml, line 1: anchors"):
-        read_recipe(written(bomb))
-
-
 @pytest.mark.parametrize(
-    "name", ["there/is/no.toml", "folder.yaml", "a\x00.toml", "n" * 300 + ".toml"]
+    "name", ["there/is/no.toml", "folder.toml", "a\x00.toml", "n" * 300 + ".toml"]
 )
 def test_what_is_no_file_is_a_matter_of_storage(name):
-    Path("folder.yaml").mkdir()
-    with pytest.raises(
-        StorageError, match=r"(?s)\.(toml|yaml) could not be read: .*Check the path"
-    ):
+    Path("folder.toml").mkdir()
+    with pytest.raises(StorageError, match=r"(?s)\.toml could not be read: .*Check the path"):
         build_recipe(name)
 
 
 def test_a_pipe_is_not_waited_for():
-    os.mkfifo("pipe.yaml")
-    with pytest.raises(StorageError, match=r"pipe.yaml could not be read: it is not a file"):
-        build_recipe("pipe.yaml")
+    os.mkfifo("pipe.toml")
+    with pytest.raises(StorageError, match=r"pipe.toml could not be read: it is not a file"):
+        build_recipe("pipe.toml")
 
 
-@pytest.mark.parametrize("name", ["./recipe", "./recipe.json", "./quick", Path("recipe.py"), "a/b"])
+OTHERS = ["./recipe", "./recipe.json", "./quick", Path("recipe.py"), "a/b", "mine.yaml", "a.YML"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_a_file_of_another_kind_is_refused(name):
     written("epochs: 3", "recipe.json")
-    with pytest.raises(
-        RecipeError, match=r"is no recipe file. Give one whose name ends in .toml, "
-    ):
+    with pytest.raises(RecipeError, match=r"is not a TOML file, and recipes are. Write .* .toml"):
         build_recipe(name)
 
 
 def test_a_contradiction_between_lines_names_the_file():
-    with pytest.raises(RecipeError, match=r"Recipe recipe.yaml: `gamma` is 0.5, but `schedule` is"):
-        build_recipe(written("gamma: 0.5"))
+    with pytest.raises(RecipeError, match=r"Recipe recipe.toml: `gamma` is 0.5, but `schedule` is"):
+        build_recipe(written("gamma = 0.5"))
 
 
 def test_comments_may_be_longer_than_a_recipe():
-    content = ("#" + 250 * " why" + "\n") * 1_000 + "epochs: 3\n"
+    content = ("#" + 250 * " why" + "\n") * 1_000 + "epochs = 3\n"
     assert build_recipe(written(content)).epochs == 3
-    assert build_recipe(written(content.replace(": ", " = "), "recipe.toml")).epochs == 3

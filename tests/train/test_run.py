@@ -322,3 +322,12 @@ def test_a_signal_between_two_steps_is_not_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "largest", late)
     with pytest.raises(Stopped, match="after step 3,"):
         run(TINY, tmp_path / "run")
+
+
+def test_a_number_that_does_not_exist_is_none_in_the_log_and_survives(tmp_path):
+    """One image has a TNS without a standard error."""
+    with pytest.raises(Stopped):
+        run(TINY, tmp_path / "run", audience=Listener(stop_at=4), machinery=Machinery(tns=1))
+    result = run(TINY, tmp_path / "run", resume=True, machinery=Machinery(tns=1))
+    assert [row["tns_se"] for row in result.history] == [None] * 3
+    assert run(TINY, tmp_path / "run", resume=True).history == result.history

@@ -32,7 +32,7 @@ def test_a_signal_ends_the_run_with_its_status_and_loses_no_step(tmp_path, expec
     life = begin(EVERYTHING, out, at={step: partial(faults.strike, number)})
     assert life.end() == STATUS[number], life.said
     assert f"stiffnet: stopped after step {step}, which is kept in " in life.said
-    assert f"kept in {out}. Go on with the same command and `--resume`." in life.said
+    assert f"kept in {out}. Continue with the same command and `--resume`." in life.said
     assert "Traceback" not in life.said
     assert len(life.drawn) == step
     assert kept(out)[-1].endswith(f"-step-{step:09d}")

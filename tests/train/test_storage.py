@@ -74,7 +74,7 @@ def test_whatever_cannot_be_written_ends_the_run_and_loses_nothing(
     if life.drawn:
         where, problems = newest_whole(out / "checkpoints", RunFolder(out).owner)
         assert problems == []
-        assert where.exists()
+        assert where.path.exists()
     if (out / "log.jsonl").exists():
         assert all(json.loads(line) for line in (out / "log.jsonl").read_text().splitlines())
     finish(EVERYTHING, out)
@@ -90,7 +90,7 @@ def test_a_full_disk_ends_the_run_and_the_run_goes_on_when_there_is_space(tmp_pa
         assert len(life.drawn) >= 1
         assert left_over(out) == []
         where, problems = newest_whole(out / "checkpoints", RunFolder(out).owner)
-        assert (where.name, problems) == (kept(out)[-1], [])
+        assert (where.path.name, problems) == (kept(out)[-1], [])
         subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
         finish(EVERYTHING, out)
         assert outcome(out) == expected

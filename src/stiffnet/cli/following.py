@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Audience
 from stiffnet.train.tally import Tally
+from stiffnet.train.tasks import task_of
 
 PATIENCE = 20  # steps between looks at the loss, which wait for the device
 
@@ -19,6 +20,7 @@ class Follower(Audience):
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+        self.told = task_of(recipe)  # which knows the words for its numbers
         self.stack = ExitStack()
         self.bar: Progress | None = None
         self.task = TaskID(0)
@@ -54,18 +56,14 @@ class Follower(Audience):
         self.bar.advance(self.task, images)
         self.steps += 1
         if self.steps % PATIENCE == 0 and not self.bar.disable:
-            now = tally.outcome()
-            text = f"{self.recipe.model}  loss {now.loss:.3f}  top-1 {now.top1:.1%}"
+            text = f"{self.recipe.model}  {self.told.so_far(tally.to_dict())}"
             self.bar.update(self.task, description=text)
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Print a line."""
-        tns = _stiffness(row)
         print(
-            f"epoch {row['epoch']}/{self.recipe.epochs}: "
-            f"train loss {row['train_loss']:.4f}, top-1 {row['train_top1']:.2%}; "
-            f"test loss {row['test_loss']:.4f}, top-1 {row['test_top1']:.2%}, "
-            f"top-5 {row['test_top5']:.2%}{tns}; {row['images_per_second']:.0f} images/s",
+            f"epoch {row['epoch']}/{self.recipe.epochs}: {self.told.in_words(row)}"
+            f"{_stiffness(row)}; {row['images_per_second']:.0f} images/s",
             flush=True,
         )
 

@@ -144,15 +144,12 @@ def _told(trained: "Trained") -> str:
     from stiffnet.network.folded import split_attention
 
     result, recipe = trained.result, trained.recipe
-    last, best = result.history[-1], result.best
     _, constant = split_attention(recipe.attention)
     final, tests = as_argument(result.folder.final), _tests_of(recipe.data)
     measure = shlex.join(["stiffnet", "measure", final, "--data", tests])
     fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', as_argument(result.folder.path)])}\n"
     return (
-        f"Test accuracy after the last epoch: {last['test_top1']:.2%} (top-5 "
-        f"{last['test_top5']:.2%}). Best epoch, chosen on the test set: {best['epoch']}, "
-        f"{best['test_top1']:.2%}.\n"
+        f"{result.conclusion}\n"
         f"The network: {result.folder.final}\n"
         f"Measure it:  {measure}\n"
         f"{fold if constant else ''}"

@@ -123,7 +123,7 @@ def download(
         return target
     if target.exists():
         raise StorageError(
-            f"{target} is there, but is not the whole of {name}. Take it away, and try again."
+            f"{target} is there, but is not the whole of {name}. Delete it, and try again."
         )
     own = Path(folder) / source.file
     given = _is_archive(own, source)  # somebody's own, which is not ours to remove
@@ -133,7 +133,7 @@ def download(
         shutil.rmtree(workplace, ignore_errors=True)  # that an interrupted call left
         unpacked = extract(archive, workplace) / source.folder
         if not _complete(unpacked, source):
-            raise CorruptFileError(f"{archive} does not hold {name}. Take it away, and try again.")
+            raise CorruptFileError(f"{archive} does not hold {name}. Delete it, and try again.")
         os.replace(unpacked, target)
         if not given:
             archive.unlink()
@@ -161,8 +161,8 @@ def fetch_archive(
         return target
     if os.path.lexists(target):
         raise StorageError(
-            f"{target} is there, and is not the archive of {name}, so it stays. Move it away, or "
-            "choose another folder."
+            f"{target} is not the archive of {name}, so it was left alone. Move it away, or choose "
+            "another folder."
         )
     part = _verified(name, folder, on_bytes, opener or https_only)
     try:
@@ -187,7 +187,7 @@ def _verified(
             part.unlink()
             raise CorruptFileError(
                 f"{source.url} gave another file than is known as {name}: its SHA-256 begins with "
-                f"{found[:12]}, not {source.sha256[:12]}. It was thrown away; try again later."
+                f"{found[:12]}, not {source.sha256[:12]}. It was deleted; try again later."
             )
     except OSError as error:
         raise _not_written(part, error) from error
@@ -233,7 +233,7 @@ class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
 def _refuse_other(url: str) -> None:
     if not url.startswith("https://"):
         raise DataError(
-            f"{url} is no https address, so it was not opened. Fetch it by other means."
+            f"{url} is not an https address, so it was not opened. Download it yourself."
         )
 
 
@@ -268,7 +268,7 @@ def _receive(source: Source, part: Path, on_bytes: Callable[[int], None], opener
         if stream.tell() < source.size:
             raise DataError(
                 f"{source.url} ended after {stream.tell():,} of {source.size:,} bytes. Try again; "
-                "it goes on where it stopped."
+                "it continues where it stopped."
             )
 
 
@@ -286,7 +286,7 @@ def _pieces(source: Source, present: int, opener: Opener) -> Iterator[tuple[byte
         reason = str(getattr(error, "reason", "") or error) or type(error).__name__
         raise DataError(
             f"{source.url} could not be fetched: {reason}. Check the connection and try again; "
-            "it goes on where it stopped."
+            "it continues where it stopped."
         ) from error
 
 

@@ -21,7 +21,7 @@ from stiffnet.report.page import page
 from stiffnet.results.fold import Form, Forms
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.train.recipe import Recipe
-from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.recipe_file import RECIPE, build_recipe
 from stiffnet.train.run import run
 
 COMMAND = "stiffnet demo"
@@ -73,7 +73,7 @@ def demo(out: Spec = "demo", *, seed: int = 0, watcher: Watcher = SILENT) -> Dem
     check_places(folder, *FILES)
     with followed(watcher, recipe, folder / "run") as audience:
         # A demo that was there gives way; somebody's own run does not.
-        again = _is_demo(folder / "run" / "recipe.toml", recipe)
+        again = _is_demo(folder / "run" / RECIPE, recipe)
         result = run(recipe, folder / "run", command=COMMAND, again=again, audience=audience)
     final = result.folder.final
     trained = open_model(final)

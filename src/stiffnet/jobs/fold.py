@@ -21,8 +21,7 @@ from stiffnet.network.folded import write_folded
 from stiffnet.network.load import LoadedModel, is_model_name
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
 from stiffnet.network.structure import STRUCTURE
-from stiffnet.train.checkpoint import RECIPE
-from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.recipe_file import RECIPE, build_recipe
 
 RANDOM = 8  # random images that the fold is compared on, beside real ones
 

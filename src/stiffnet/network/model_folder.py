@@ -7,33 +7,78 @@ safetensors would notice a flipped bit. Nothing in the folder is pickle.
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+import msgspec
 import safetensors.torch
+from msgspec import Meta, Struct
 from torch import Tensor, nn
 
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
 from stiffnet.files import atomic_write, atomic_write_all
 from stiffnet.provenance import version_of
+from stiffnet.schema import fitted
+from stiffnet.sealed import Seal
 
 MANIFEST = "MANIFEST.json"
 WEIGHTS = "weights.safetensors"
 TRAIN, FOLDED = "train", "folded"  # forms of a network
 ORIGIN = "stiffnet"  # in the metadata of folded weights: JSON with form and `made_by`
-FORMAT = 1
+FORMAT: Literal[1] = 1
+SEAL = Seal("seal", indent=2)
 LARGEST_MANIFEST = 16 * 2**20  # bytes; twenty thousand class names take half a megabyte
 
-KEYS = {
-    "format", "name", "options", "form", "classes", "preparation", "made_by", "versions", "parts",
-}  # fmt: skip
-
 Fact = str | int | float | bool | None  # what `options` and `made_by` may hold
+Word = Annotated[str, Meta(min_length=1)]
+Side = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class Part(Struct, forbid_unknown_fields=True):
+    """How a file of the folder is known again."""
+
+    size: int
+    sha256: str
+
+
+class Prepared(Struct, forbid_unknown_fields=True):
+    """A `Preparation` as the manifest has it; the first ones lack the last two."""
+
+    input_size: tuple[Side, Side, Side]
+    mean: tuple[float, ...]
+    std: tuple[Positive, ...]
+    crop: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    interpolation: str = "bilinear"
+
+    def __post_init__(self) -> None:
+        if not len(self.mean) == len(self.std) == self.input_size[0]:
+            raise ValueError("'mean' and 'std' do not have a number for each channel")
+
+
+class Manifest(Struct, forbid_unknown_fields=True):
+    """What ``MANIFEST.json`` holds beside its seal, in this order."""
+
+    format: Literal[1]
+    name: Word
+    options: dict[str, Fact]
+    form: Word
+    classes: tuple[str, ...]
+    preparation: Prepared
+    made_by: dict[str, Fact]
+    versions: dict[str, str]
+    parts: dict[str, Part]
+
+    def __post_init__(self) -> None:
+        if WEIGHTS not in self.parts:
+            raise ValueError(f"'parts' lacks {WEIGHTS!r}")
+        for name in self.parts:
+            if name in ("", ".", "..", MANIFEST) or any(sign in name for sign in "/\\\0"):
+                raise ValueError(f"it names a part outside its folder, {name!r}")
 
 
 @dataclass(frozen=True)
@@ -93,39 +138,35 @@ def write_folder(
         StorageError: If a file cannot be written.
     """
     folder = Path(path)
-    content = {
-        "format": FORMAT,
-        "name": name,
-        "options": dict(options),
-        "form": form,
-        "classes": list(classes),
-        "preparation": {
-            "input_size": list(preparation.input_size),
-            "mean": list(preparation.mean),
-            "std": list(preparation.std),
-            "crop": preparation.crop,
-            "interpolation": preparation.interpolation,
-        },
-        "made_by": dict(made_by),
-        "versions": {package: version_of(package) for package in ("stiffnet", "torch", "timm")},
-    }
     state = model.state_dict() if isinstance(model, nn.Module) else model
     try:
         packed = safetensors.torch.save(stored_tensors(state), _origin(form, made_by))
         files = {WEIGHTS: packed, **(parts or {})}
-        content["parts"] = {
-            part: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for part, data in files.items()
-        }
-        _interpret(folder, content)  # what we would refuse to read we do not write
-        sealed = _text({**content, "seal": _seal(content)})
+        content = msgspec.to_builtins(
+            {
+                "format": FORMAT,
+                "name": name,
+                "options": options,
+                "form": form,
+                "classes": classes,
+                "preparation": asdict(preparation),
+                "made_by": made_by,
+                "versions": {each: version_of(each) for each in ("stiffnet", "torch", "timm")},
+                "parts": {
+                    part: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+                    for part, data in files.items()
+                },
+            }
+        )
+        fitted(content, Manifest)  # what we would refuse to read we do not write
+        manifest = SEAL.text(content)
     except (TypeError, ValueError) as error:
         raise CheckpointError(
             f"The model cannot be written to {folder}, because of its manifest: {error}. "
             "Names must be text, and facts plain text or finite numbers."
         ) from error
     atomic_write_all({folder / part: data for part, data in files.items()})
-    atomic_write(folder / MANIFEST, sealed)
+    atomic_write(folder / MANIFEST, manifest)
     return folder
 
 
@@ -137,15 +178,29 @@ def read_folder(path: str | os.PathLike[str]) -> ModelFolder:
         CorruptFileError: If a part is missing, or differs from what was written in a single bit.
         StorageError: If the folder or a file in it cannot be read.
     """
-    folder = Path(path)
-    content = _read_manifest(folder)
-    try:
-        result, parts = _interpret(folder, content)
-    except ValueError as error:
-        raise _damaged(folder / MANIFEST, f"is not a manifest of ours: {error}") from error
-    for part, (size, digest) in parts.items():
-        _verify(folder, part, size, digest)
-    return result
+    return _read(Path(path), keep=False)[0]
+
+
+def read_parts(path: str | os.PathLike[str]) -> tuple[ModelFolder, dict[str, bytes]]:
+    """Do as `read_folder` does, and return the parts too: the very bytes that were verified."""
+    return _read(Path(path), keep=True)
+
+
+def _read(folder: Path, *, keep: bool) -> tuple[ModelFolder, dict[str, bytes]]:
+    said = _read_manifest(folder)
+    parts = {name: _verified(folder / name, part, keep) for name, part in said.parts.items()}
+    result = ModelFolder(
+        path=folder,
+        name=said.name,
+        options=said.options,
+        classes=said.classes,
+        preparation=Preparation(**msgspec.structs.asdict(said.preparation)),
+        form=said.form,
+        made_by=said.made_by,
+        versions=said.versions,
+        parts=tuple(parts),
+    )
+    return result, parts
 
 
 def same_tensors(state: Mapping[str, Tensor]) -> dict[str, str]:
@@ -177,22 +232,13 @@ def _origin(form: str, made_by: Mapping[str, Fact]) -> dict[str, str] | None:
     return {ORIGIN: json.dumps({"form": form, "made_by": dict(made_by)}, allow_nan=False)}
 
 
-def _text(content: Mapping[str, Any]) -> str:
-    """The one way in which we write a manifest."""
-    return json.dumps(content, indent=2, allow_nan=False) + "\n"
-
-
-def _seal(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_text(content).encode()).hexdigest()
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not folder.is_dir():
         raise StorageError(f"{folder} is not a folder. Give the one that a model was written to.")
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} holds no {MANIFEST}, so it is no model folder or was never finished. "
+            f"{folder} holds no {MANIFEST}, so it is not a model folder, or was never finished. "
             f"A model folder of ours holds {WEIGHTS} and {MANIFEST}; write it again."
         )
     try:
@@ -201,119 +247,37 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        content = json.loads(raw[:LARGEST_MANIFEST])
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, "is not as it was written: it is no JSON") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        number = content.get("format") if isinstance(content, dict) else None
-        raise _damaged(path, f"has format {number!r}, and this version reads format {FORMAT}")
-    if not _is_sealed(content, raw):
-        raise _damaged(path, "is not as it was written: its seal is broken")
-    return {key: value for key, value in content.items() if key != "seal"}
-
-
-def _is_sealed(content: Mapping[str, Any], raw: bytes) -> bool:
-    """Whether these are the bytes that we wrote, and not other bytes that mean the same."""
-    rest = {key: value for key, value in content.items() if key != "seal"}
+        content = SEAL.opened(raw[:LARGEST_MANIFEST], FORMAT, exact=True)
+    except ValueError as error:
+        raise _damaged(path, f"is not as it was written: {error}") from error
     try:
-        return raw == _text({**rest, "seal": _seal(rest)}).encode()
-    except ValueError:  # NaN or infinity, which we never write
-        return False
+        return fitted(content, Manifest)
+    except ValueError as error:
+        raise _damaged(path, f"is not a manifest of ours: {error}") from error
 
 
-def _interpret(
-    folder: Path, content: Mapping[str, Any]
-) -> tuple[ModelFolder, dict[str, tuple[int, str]]]:
-    """Turn the manifest's values into ours; a ValueError says which of them is of another kind."""
-    if content.keys() != KEYS:
-        raise ValueError(f"it lacks or adds {', '.join(map(repr, sorted(content.keys() ^ KEYS)))}")
-    for key in ("name", "form"):
-        _require(key, isinstance(content[key], str) and content[key] != "")
-    _require("classes", _is_list(content["classes"], str))
-    for key in ("options", "made_by", "versions"):
-        _require(key, _is_table(content[key]))
-    _require("versions", all(isinstance(text, str) for text in content["versions"].values()))
-    parts = _parts(content["parts"])
-    said = ModelFolder(
-        path=folder,
-        name=content["name"],
-        options=content["options"],
-        classes=tuple(content["classes"]),
-        preparation=_preparation(content["preparation"]),
-        form=content["form"],
-        made_by=content["made_by"],
-        versions=content["versions"],
-        parts=tuple(parts),
-    )
-    return said, parts
-
-
-def _preparation(value: Any) -> Preparation:
-    _require("preparation", isinstance(value, dict))
-    given = {"crop": 1.0, "interpolation": "bilinear"} | value
-    _require("preparation", given.keys() == {f.name for f in fields(Preparation)})
-    crop, interpolation = given["crop"], given["interpolation"]
-    _require("crop", isinstance(crop, int | float) and 0 < crop <= 1)
-    _require("interpolation", isinstance(interpolation, str))
-    size, mean, std = given["input_size"], given["mean"], given["std"]
-    _require("input_size", _is_list(size, int) and len(size) == 3 and min(size) > 0)
-    for key, numbers in (("mean", mean), ("std", std)):
-        _require(key, _is_list(numbers, int, float) and len(numbers) == size[0])
-        _require(key, all(map(math.isfinite, numbers)))
-    _require("std", min(std) > 0)
-    return Preparation((size[0], size[1], size[2]), tuple(mean), tuple(std), crop, interpolation)
-
-
-def _parts(value: Any) -> dict[str, tuple[int, str]]:
-    _require("parts", isinstance(value, dict) and WEIGHTS in value)
-    result = {}
-    for name, facts in value.items():
-        if name in ("", ".", "..", MANIFEST) or any(sign in name for sign in "/\\\0"):
-            raise ValueError(f"it names a part outside its folder, {name!r}")
-        _require(name, isinstance(facts, dict) and facts.keys() == {"size", "sha256"})
-        _require(name, isinstance(facts["size"], int) and isinstance(facts["sha256"], str))
-        result[name] = (facts["size"], facts["sha256"])
-    return result
-
-
-def _verify(folder: Path, part: str, size: int, digest: str) -> None:
-    path = folder / part
+def _verified(path: Path, part: Part, keep: bool) -> bytes:
+    """Return the content of a part, or nothing of it where it is not to be kept."""
     if not path.is_file():
         raise _damaged(path, "is missing")
-    if path.resolve().parent != folder.resolve():
+    if path.resolve().parent != path.parent.resolve():
         raise _damaged(path, "is a link that leaves the folder")
     try:
         actual = path.stat().st_size
-        if actual != size:
-            raise _damaged(path, f"has {actual:,} bytes where {size:,} were written")
+        if actual != part.size:
+            raise _damaged(path, f"has {actual:,} bytes where {part.size:,} were written")
         with path.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
+            data = stream.read(actual) if keep else b""
+            digest = hashlib.sha256(data) if keep else hashlib.file_digest(stream, "sha256")
     except OSError as error:
         raise _unreadable(path, error) from error
-    if found != digest:
+    if digest.hexdigest() != part.sha256:
         raise _damaged(path, "is not as it was written: its SHA-256 differs")
-
-
-def _is_list(value: object, *kinds: type) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, kinds) and not isinstance(item, bool) for item in value
-    )
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(key, str) and (fact is None or isinstance(fact, str | int | float))
-        for key, fact in value.items()
-    )
-
-
-def _require(key: str, holds: bool) -> None:
-    if not holds:
-        raise ValueError(f"{key!r} has a value of the wrong kind")
+    return data
 
 
 def _damaged(path: Path, how: str) -> CorruptFileError:
-    return CorruptFileError(f"{path} {how}. Copy the folder again, or write the model anew.")
+    return CorruptFileError(f"{path} {how}. Copy the folder again, or write the model again.")
 
 
 def _unreadable(path: Path, error: OSError) -> StorageError:

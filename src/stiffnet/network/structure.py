@@ -3,13 +3,15 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Literal
 
+from msgspec import Struct
 from torch import nn
 
 from stiffnet.errors import CorruptFileError, StorageError
 from stiffnet.network.deployed import NORMS, Change, changed, with_branches
 from stiffnet.network.model_folder import ModelFolder
+from stiffnet.schema import parsed
 
 STRUCTURE = "structure.json"
 LARGEST = 16 * 2**20  # bytes; a change takes a hundred
@@ -38,12 +40,10 @@ def read_structure(folder: ModelFolder) -> tuple[Change, ...]:
             f"{path} could not be read: {error.strerror or error}. Check the disk."
         ) from error
     try:
-        content = json.loads(raw[:LARGEST])
-    except (ValueError, RecursionError) as error:
-        raise _strange(folder, "it is no JSON") from error
-    if not isinstance(content, list):
-        raise _strange(folder, "it is no list of changes")
-    return tuple(_change(folder, entry) for entry in content)
+        entries: list[_Entry] = parsed(raw[:LARGEST], list[_Entry])
+    except ValueError as error:
+        raise _strange(folder, str(error)) from error
+    return tuple(Change(entry.kind, entry.path, entry.into) for entry in entries)
 
 
 def restructured(model: nn.Module, changes: Sequence[Change], folder: ModelFolder) -> nn.Module:
@@ -64,16 +64,16 @@ def restructured(model: nn.Module, changes: Sequence[Change], folder: ModelFolde
     return model
 
 
-def _change(folder: ModelFolder, entry: Any) -> Change:
-    keys = {"kind", "path", "into"}
-    if not isinstance(entry, dict) or entry.keys() != keys:
-        raise _strange(folder, "a change in it does not have a kind, a path and an into alone")
-    kind, path, into = entry["kind"], entry["path"], entry["into"]
-    if kind not in ("branches", "norm") or not isinstance(path, str) or not isinstance(into, str):
-        raise _strange(folder, f"a change in it is of an unknown kind, {str(kind)[:40]!r}")
-    if bool(into) != (kind == "norm"):
-        raise _strange(folder, f"only norms go into something, and {path[:80]!r} is told otherwise")
-    return Change(kind, path, into)
+class _Entry(Struct, forbid_unknown_fields=True):
+    """A change as the file has it."""
+
+    kind: Literal["branches", "norm"]
+    path: str
+    into: str
+
+    def __post_init__(self) -> None:
+        if bool(self.into) != (self.kind == "norm"):
+            raise ValueError(f"a norm goes into a layer, and {self.path[:80]!r} is not told so")
 
 
 def _check(model: nn.Module, change: Change, folder: ModelFolder) -> None:
@@ -85,9 +85,9 @@ def _check(model: nn.Module, change: Change, folder: ModelFolder) -> None:
     if change.kind == "branches" and change.path not in set(with_branches(model)):
         raise _strange(folder, f"{change.path!r} has no branches to join")
     if change.kind == "norm" and type(modules[change.path]) not in NORMS:
-        raise _strange(folder, f"{change.path!r} is no norm that could be merged")
+        raise _strange(folder, f"{change.path!r} is not a norm that could be merged")
     if change.kind == "norm" and not _is_layer(modules[change.into]):
-        raise _strange(folder, f"{change.into!r} is no layer that a norm could be merged into")
+        raise _strange(folder, f"{change.into!r} is not a layer that a norm could be merged into")
 
 
 def _is_layer(module: nn.Module) -> bool:

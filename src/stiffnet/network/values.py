@@ -1,18 +1,30 @@
-"""The step sizes that attached modules choose: one number for each image and channel."""
+"""The step sizes that attached modules choose: one number for each image and channel.
 
-from collections.abc import Iterable
+A run that keeps them has a folder `VALUES` with a file of tensors for each epoch, one a module.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from stiffnet.attention import Attention
 from stiffnet.errors import StepError
+from stiffnet.files import atomic_write
 from stiffnet.network.attach import attached
+from stiffnet.network.weights import read_weights
 from stiffnet.trajectory.wrappers import plain_run
 
+VALUES = "attention"  # in the folder of a run
+FILE = re.compile(r"epoch-(\d{4,})\.safetensors")
 
-def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+
+def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[str, Tensor]:
     """Run some images and return what each attached module multiplied their rates with.
 
     A module's value for an image and a channel is the number that, multiplied with the rate, comes
@@ -62,6 +74,37 @@ def choosers(model: nn.Module) -> dict[str, Attention]:
         if isinstance(module, Attention) and not module.replaces_norm:
             found[sits.name if sits.at in found else sits.at] = module
     return found
+
+
+def write_values(folder: Path, epoch: int, values: Mapping[str, Tensor]) -> Path:
+    """Keep the values of an epoch.
+
+    Raises:
+        StorageError: If they could not be written.
+    """
+    return atomic_write(folder / f"epoch-{epoch:04d}.safetensors", save(dict(values)))
+
+
+def read_values(folder: Path) -> dict[int, dict[str, Tensor]]:
+    """Return the values of each epoch that a folder has, in the order of the epochs.
+
+    Raises:
+        CorruptFileError: If a file is damaged.
+        StorageError: If one cannot be read.
+    """
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = {epoch: file for file in files if (epoch := epoch_of(file)) is not None}
+    return {epoch: _tensors(found[epoch]) for epoch in sorted(found)}
+
+
+def epoch_of(file: Path) -> int | None:
+    """Return the epoch whose values a file holds, by its name; None if it is another file."""
+    found = FILE.fullmatch(file.name)
+    return int(found[1]) if found else None
+
+
+def _tensors(file: Path) -> dict[str, Tensor]:
+    return {name: value for name, value in read_weights(file).items() if isinstance(value, Tensor)}
 
 
 def _take(

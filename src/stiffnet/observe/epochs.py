@@ -1,21 +1,17 @@
 """Attention values over training: how far they move from epoch to epoch."""
 
 import os
-import re
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from stiffnet.errors import DataError, NonFiniteError, StorageError
-from stiffnet.network.weights import read_weights
+from stiffnet.network.values import VALUES, read_values
 from stiffnet.observe.channel_moments import Floats, Moments
 from stiffnet.results.drift import Drift
-
-_FILE = re.compile(r"epoch-(\d+)\.safetensors")
 
 
 def stripes_over_epochs(run: str | os.PathLike[str]) -> Drift:
@@ -31,18 +27,19 @@ def stripes_over_epochs(run: str | os.PathLike[str]) -> Drift:
         DataError: If there are fewer than two epochs, or they do not belong together.
     """
     folder = Path(run)
-    folder = folder / "attention" if (folder / "attention").is_dir() else folder
-    files = {
-        int(found[1]): file
-        for file in (sorted(folder.iterdir()) if folder.is_dir() else ())
-        if (found := _FILE.fullmatch(file.name))
-    }
-    if not files:
+    folder = folder / VALUES if (folder / VALUES).is_dir() else folder
+    found = read_values(folder)
+    if not found:
         raise StorageError(
             f"{folder} holds no attention values. Name a run that was trained with "
             "`--attention-values`."
         )
-    return first_differences({epoch: _values(files[epoch]) for epoch in sorted(files)})
+    return first_differences(
+        {
+            epoch: {step: value.double().numpy() for step, value in values.items()}
+            for epoch, values in found.items()
+        }
+    )
 
 
 def first_differences(values: Mapping[int, Mapping[str, npt.ArrayLike]]) -> Drift:
@@ -86,13 +83,6 @@ def first_differences(values: Mapping[int, Mapping[str, npt.ArrayLike]]) -> Drif
         images=max(len(found) for found in before.values()),
         differences={step: np.stack(found) for step, found in rows.items()},
     )
-
-
-def _values(file: Path) -> dict[str, npt.ArrayLike]:
-    content = read_weights(file)
-    return {
-        name: value.double().numpy() for name, value in content.items() if isinstance(value, Tensor)
-    }
 
 
 def _arrays(values: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:

@@ -1,6 +1,7 @@
 """From a recipe to what it names: the data, the network, and the network in training."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -10,31 +11,31 @@ from torch.optim import SGD, AdamW, Optimizer
 from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.load import LoadedModel, is_model_name, open_model
 from stiffnet.network.spelling import NONE
 from stiffnet.train.average import Average
 from stiffnet.train.checkpoint import About
 from stiffnet.train.groups import parameter_groups
-from stiffnet.train.loop import Lesson, Trainee, logits_of
+from stiffnet.train.loop import Lesson, Trainee
 from stiffnet.train.noise import add_batch_noise, add_noise
 from stiffnet.train.ranks import is_sharded
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import to_toml
 from stiffnet.train.synced_norms import synchronise
+from stiffnet.train.tasks.base import Task
 from stiffnet.trajectory.wrappers import plain_run
-from stiffnet.words import few, first_line
+from stiffnet.words import first_line
 
 
 def open_subject(
-    recipe: Recipe, *, workers: int = 0, command: str = ""
+    recipe: Recipe, task: Task, *, workers: int = 0, command: str = ""
 ) -> tuple[Lesson, LoadedModel, About]:
     """Open the data and the network of a recipe, and see that they belong together.
 
     Raises:
         DataError: If the data cannot be used.
-        CheckpointError: If the network's classes are not those of the data, or it is fused.
+        CheckpointError: If the network does not fit the data, or it is fused.
         RecipeError: If the recipe asks for what there is not.
     """
     train, test = open_splits(recipe.data)
@@ -48,7 +49,7 @@ def open_subject(
     loaded = open_model(
         recipe.model,
         weights=recipe.weights or None,
-        num_classes=len(train.classes) if named else None,
+        num_classes=task.outputs(train) if named else None,
         image_size=recipe.image_size or None,
         attention=attention,
         seed=recipe.seed,
@@ -58,16 +59,15 @@ def open_subject(
             f"{recipe.model} is a deployed network, whose norms or branches were merged. Train the "
             "network that it was folded from."
         )
-    _same_classes(loaded, train.classes)
-    _try_out(loaded, train)
+    task.check(loaded, train, _tried_out(loaded))
     augmentation = Augmentation(
         crop=recipe.crop, padding=recipe.padding, flip=recipe.flip, scale=recipe.crop_scale
     )
-    lesson = Lesson(train, test, loaded.preparation, augmentation, workers)
+    lesson = Lesson(task, train, test, loaded.preparation, augmentation, workers)
     about = About(
         name=loaded.name,
-        options={**loaded.options, "num_classes": len(train.classes)},
-        classes=train.classes,
+        options={**loaded.options, "num_classes": task.outputs(train)},
+        classes=task.classes(train),
         preparation=loaded.preparation,
         recipe=to_toml(recipe),
         made_by={"command": command, "data": train.name, "seed": recipe.seed},
@@ -127,38 +127,16 @@ def _optimizer(recipe: Recipe, network: nn.Module) -> Optimizer:
     return SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.nesterov)
 
 
-def _try_out(loaded: LoadedModel, images: ImageSet | ImageFolder) -> None:
-    """See that the network runs on images of the size that it will get, before a run begins."""
+def _tried_out(loaded: LoadedModel) -> Any:
+    """Run the network on two images of the size that it will get, before a run begins."""
     parameter = next(loaded.model.parameters())
     batch = torch.zeros(2, *loaded.preparation.input_size, dtype=parameter.dtype)
     try:
         with plain_run(loaded.model):
-            width = logits_of(loaded.model(batch)).shape[1]
+            return loaded.model(batch)
     except Exception as error:  # whatever a network's own code raises
         said = first_line(error)
         raise RecipeError(
             f"{loaded.name} cannot be run on images of {loaded.preparation.input_size[1]} pixels: "
             f"{said}. Set `image_size` to one that it takes."
         ) from error
-    if width != len(images.classes):
-        raise CheckpointError(
-            f"{loaded.name} has {width} outputs, and {images.name} has {len(images.classes)} "
-            "classes. Start from a network by its name."
-        )
-
-
-def _same_classes(loaded: LoadedModel, classes: tuple[str, ...]) -> None:
-    if not loaded.classes or (set(loaded.classes) == set(classes) and loaded.classes == classes):
-        return
-    if sorted(loaded.classes) == sorted(classes):
-        raise CheckpointError(
-            f"{loaded.name} knows the same classes as the data, in another order: "
-            f"{few(loaded.classes, 4)} there, {few(classes, 4)} here. Start from a network "
-            "by its name."
-        )
-    lacking = [name for name in classes if name not in loaded.classes]
-    adding = [name for name in loaded.classes if name not in classes]
-    raise CheckpointError(
-        f"{loaded.name} was trained on other classes than the data have: it does not know "
-        f"{few(lacking, 4)}, and the data lack {few(adding, 4)}. Start from a network by its name."
-    )

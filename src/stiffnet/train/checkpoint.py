@@ -25,15 +25,16 @@ from stiffnet.network.model_folder import (
     MANIFEST,
     WEIGHTS,
     Fact,
-    read_folder,
+    read_parts,
     stored_tensors,
     write_folder,
 )
-from stiffnet.train.identity import RUN, Identity, is_of, read_identity
+from stiffnet.train.identity import RUN, Identity, identity_from, is_of, read_identity
+from stiffnet.train.recipe_file import RECIPE
 from stiffnet.train.state import State, read_state
 
 OPTIMIZER, AVERAGE, STATE = "optimizer.safetensors", "average.safetensors", "state.json"
-RECIPE, LOG = "recipe.toml", "log.jsonl"
+LOG = "log.jsonl"
 PARTS = (MANIFEST, WEIGHTS, OPTIMIZER, AVERAGE, STATE, RECIPE, LOG, RUN)  # as they are removed
 NAME = re.compile(r"epoch-(?P<epoch>\d{4,})-step-(?P<step>\d{9,})")
 DAMAGED = "damaged-"  # begins the name of a checkpoint that was set aside
@@ -55,11 +56,21 @@ class About:
 
 @dataclass(frozen=True)
 class Tensors:
-    """Everything that is no plain number."""
+    """Everything that is not a plain number."""
 
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
     average: Mapping[str, Tensor]  # empty without averaging
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read from a checkpoint, and verified while it was."""
+
+    path: Path
+    tensors: Tensors
+    state: State
+    identity: Identity
 
 
 def write_checkpoint(folder: Path, about: About, tensors: Tensors, state: State) -> Path:
@@ -104,8 +115,8 @@ def write_model(
     """
     if not is_of(path, about.identity.run) and _is_taken(path):
         raise StorageError(
-            f"{path} is there and is not of this run, so it stays. Move it away, and go on with "
-            "`--resume`."
+            f"{path} was not written by this run, so it was left alone. Move it away, and continue "
+            "with `--resume`."
         )
     owner = about.identity.to_json()
     atomic_write(path / RUN, owner)  # first, so that half of a folder says whose it is
@@ -124,7 +135,7 @@ def write_model(
 def discard(folder: Path) -> None:
     """Remove the files of a model folder that a run wrote, and the folder if it is empty then.
 
-    What somebody else put there stays. The manifest goes first, so that nothing that is being
+    Other files stay. The manifest goes first, so that nothing that is being
     removed looks whole, and last the file that says whose it is.
     """
     if folder.is_symlink() or not folder.is_dir():
@@ -145,36 +156,42 @@ def _is_taken(path: Path) -> bool:
     return any(path.iterdir())
 
 
-def read_checkpoint(path: Path) -> tuple[Tensors, State]:
-    """Verify a checkpoint and return what it holds.
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Verify a checkpoint and return what it holds; each part is read once.
 
     Raises:
         CheckpointError: If it is damaged, or was never finished.
         StorageError: If it cannot be read.
     """
-    parts = read_folder(path).parts
+    _, parts = read_parts(path)
     missing = {OPTIMIZER, STATE, RECIPE, RUN} - set(parts)
     if missing:
         raise CheckpointError(
-            f"{path} is a model, and no checkpoint: it has no {', '.join(sorted(missing))}. "
+            f"{path} is a model, but not a checkpoint: it has no {', '.join(sorted(missing))}. "
             "Give the folder of the run."
         )
-    tensors = Tensors(
-        _unpacked(path / WEIGHTS),
-        _unpacked(path / OPTIMIZER),
-        _unpacked(path / AVERAGE) if AVERAGE in parts else {},
-    )
+    identity = identity_from(parts[RUN])
+    if identity is None:
+        raise CorruptFileError(
+            f"{path / RUN} is not what this version writes. Use the version that wrote it, or "
+            "start over in another folder."
+        )
     try:
-        return tensors, read_state((path / STATE).read_text())
+        state = read_state(parts[STATE])
     except ValueError as error:
         raise strange_state(path, error) from error
+    tensors = (
+        _unpacked(path / name, parts.pop(name)) if name in parts else {}  # gone once unpacked
+        for name in (WEIGHTS, OPTIMIZER, AVERAGE)
+    )
+    return Checkpoint(path, Tensors(*tensors), state, identity)
 
 
 def strange_state(path: Path, error: ValueError) -> CorruptFileError:
     """Return the error for a checkpoint whose state is none."""
     return CorruptFileError(
         f"{path / STATE} is not what this version writes: {error}. Use the version that wrote it, "
-        "or begin again in another folder."
+        "or start over in another folder."
     )
 
 
@@ -199,7 +216,7 @@ def finished_folders(folder: Path) -> list[Path]:
     return sorted(found, key=_age, reverse=True)
 
 
-def newest_whole(folder: Path, run: str = "") -> tuple[Path | None, list[str]]:
+def newest_whole(folder: Path, run: str = "") -> tuple[Checkpoint | None, list[str]]:
     """Return the newest checkpoint that is as it was written, and what is wrong with newer ones.
 
     Damaged ones are set aside under another name.
@@ -210,17 +227,17 @@ def newest_whole(folder: Path, run: str = "") -> tuple[Path | None, list[str]]:
     faults: dict[Path, str] = {}
     for path in checkpoints(folder, run):
         try:
-            read_checkpoint(path)
+            found = read_checkpoint(path)
         except (CheckpointError, StorageError) as error:
             faults[path] = str(error)
             continue
         for damaged in faults:
             damaged.rename(unused(damaged.with_name(f"{DAMAGED}{damaged.name}")))
-        return path, list(faults.values())
+        return found, list(faults.values())
     if faults:
         raise CorruptFileError(
             f"No checkpoint in {folder} can be used: {' '.join(faults.values())} "
-            "Bring a copy of one back, or begin again in another folder."
+            "Bring back a copy of one, or start over in another folder."
         )
     return None, []
 
@@ -313,12 +330,10 @@ def _packed(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save(stored_tensors(tensors))
 
 
-def _unpacked(path: Path) -> dict[str, Tensor]:
+def _unpacked(path: Path, data: bytes) -> dict[str, Tensor]:
     try:  # sorted, since ranks that share tensors out must do so in the same order
-        return dict(sorted(safetensors.torch.load(path.read_bytes()).items()))
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be read: {error.strerror or error}. Check the disk."
-        ) from error
+        return dict(sorted(safetensors.torch.load(data).items()))
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise CorruptFileError(f"{path} is no file of tensors: {error}. Copy it again.") from error
+        raise CorruptFileError(
+            f"{path} is not a file of tensors: {error}. Copy it again."
+        ) from error

@@ -54,7 +54,7 @@ def parameter_groups(model: nn.Module, weight_decay: float, decay: str) -> list[
     if not decayed and not spared:
         raise RecipeError(
             f"{type(model).__name__} has no parameter that requires a gradient, so there is "
-            "nothing to train; call `requires_grad_()` on what shall learn."
+            "nothing to train; call `requires_grad_()` on what is to be trained."
         )
     groups = [
         {"params": decayed, "weight_decay": weight_decay},

@@ -5,20 +5,22 @@ or replaces is only what it wrote itself.
 """
 
 import json
-import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
 
 from stiffnet.data.fingerprint import Fingerprint, difference, fingerprint
 from stiffnet.errors import DataError
+from stiffnet.schema import parsed
 from stiffnet.train.loop import Lesson
 from stiffnet.words import few
 
 RUN = "run.json"
-FORMAT = "stiffnet run, version 1"
+FORMAT: Literal["stiffnet run, version 1"] = "stiffnet run, version 1"
 LARGEST = 16 * 2**20  # bytes; twenty thousand class names take half a megabyte
 SHOWN = 4  # names of classes in a sentence
 
@@ -37,6 +39,21 @@ class Identity:
         return json.dumps({"format": FORMAT, **vars(self)}, indent=1) + "\n"
 
 
+class _File(Struct, forbid_unknown_fields=True):
+    """What the file has to hold."""
+
+    format: Literal["stiffnet run, version 1"]
+    run: Annotated[str, Meta(pattern=r"^[0-9a-f]*\Z")]
+    classes: tuple[str, ...]
+    train: dict[str, int | str]
+    test: dict[str, int | str]
+
+    def __post_init__(self) -> None:
+        for key, value in (*self.train.items(), *self.test.items()):
+            if isinstance(value, int) != (key == "images"):
+                raise ValueError(f"{key!r} is of the wrong type")
+
+
 def new_identity(lesson: Lesson) -> Identity:
     """Return the identity of a run that begins now.
 
@@ -52,12 +69,21 @@ def new_identity(lesson: Lesson) -> Identity:
 
 
 def read_identity(folder: Path) -> Identity | None:
-    """Return what the file in a folder says; None if there is none, or it is none of ours."""
+    """Return what the file in a folder says; None if it is missing, or not one of ours."""
     try:
         with (folder / RUN).open("rb") as stream:
-            return _interpreted(json.loads(stream.read(LARGEST)))
-    except (OSError, ValueError, RecursionError):
+            return identity_from(stream.read(LARGEST))
+    except OSError:
         return None
+
+
+def identity_from(raw: bytes) -> Identity | None:
+    """Return what such a file says; None if it is not one of ours."""
+    try:
+        said: _File = parsed(raw, _File)
+    except ValueError:
+        return None
+    return Identity(said.run, said.classes, said.train, said.test)
 
 
 def is_of(folder: Path, run: str) -> bool:
@@ -75,8 +101,8 @@ def check_same_data(began: Identity, now: Identity, *, where: str) -> None:
     differs = list(differences(began, now))
     if differs:
         raise DataError(
-            f"{where} began with other data: {'; '.join(differs)}. Bring back the data that it "
-            "began with, or begin a new run in another folder."
+            f"{where} began with other data: {'; '.join(differs)}. Restore the data that it "
+            "began with, or start a new run in another folder."
         )
 
 
@@ -101,25 +127,3 @@ def _other_classes(before: Sequence[str], now: Sequence[str]) -> str:
 
 def _few(names: Sequence[str]) -> str:
     return few(map(repr, names), SHOWN)
-
-
-def _interpreted(content: Any) -> Identity:
-    """Turn what was read into an identity; a ValueError if it is none."""
-    names = {"format", "run", "classes", "train", "test"}
-    if not isinstance(content, dict) or content.keys() != names or content["format"] != FORMAT:
-        raise ValueError("it is of another kind")
-    run, classes = content["run"], content["classes"]
-    if not isinstance(run, str) or not re.fullmatch("[0-9a-f]*", run):
-        raise ValueError("it names no run")
-    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-        raise ValueError("it names no classes")
-    for key in ("train", "test"):
-        facts = content[key]
-        if not isinstance(facts, dict) or not all(map(_is_fact, facts.items())):
-            raise ValueError(f"its {key!r} is none")
-    return Identity(run, tuple(classes), content["train"], content["test"])
-
-
-def _is_fact(item: tuple[str, object]) -> bool:
-    key, value = item
-    return isinstance(value, int if key == "images" else str) and not isinstance(value, bool)

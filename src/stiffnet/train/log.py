@@ -1,7 +1,7 @@
 """The log of a run: a line of JSON for each epoch, which nothing can damage for good.
 
 What a run has learnt of itself is in its checkpoints and, when it is finished, sealed in its last
-network. The log beside them is for people, and is written anew from there.
+network. The log beside them is for people, and is rewritten from there.
 """
 
 import json
@@ -15,11 +15,9 @@ from stiffnet.errors import CorruptFileError, StorageError
 from stiffnet.files import atomic_write
 from stiffnet.network.model_folder import read_folder
 from stiffnet.train.checkpoint import LOG, unused
-from stiffnet.train.state import is_row
+from stiffnet.train.state import Row, read_row
 
-Row = dict[str, Any]
-
-REMEDY = ". Bring back a copy of it, or take it away."
+REMEDY = ". Restore a copy of it, or delete it."
 
 
 def log_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -32,51 +30,52 @@ def write_log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     atomic_write(path, log_text(rows))
 
 
-def read_log(path: Path) -> list[Row]:
-    """Return the rows of a log.
+def read_log(path: Path, column: str = "epoch") -> list[Row]:
+    """Return the rows of a log, all of which have a number in a certain column.
 
     Raises:
-        CorruptFileError: If a line is none that a run writes; it says which, and what is wrong.
+        CorruptFileError: If a run would not write such a line; it says which, and what is wrong.
         StorageError: If the log cannot be read.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise StorageError(
-            f"{path} could not be read: {error.strerror}. Move it away, or bring back a copy of it."
+            f"{path} could not be read: {error.strerror}. Move it away, or restore a copy of it."
         ) from error
     if lines[-1]:
         raise _damaged(path, len(lines), "was cut off")
     rows: list[Row] = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise _damaged(path, number, "is no JSON") from error
-        if not is_row(row):
-            raise _damaged(path, number, "is no epoch of a run")
+            row = read_row(line)
+        except ValueError as error:
+            raise _damaged(path, number, str(error).removeprefix("it ")) from error
         if row["epoch"] != number:
             raise _damaged(path, number, f"is epoch {row['epoch']}")
+        if row.get(column) is None:
+            raise _damaged(path, number, f"has no {column!r}")
         rows.append(row)
     if not rows:
         raise _damaged(path, 1, "is empty")
     return rows
 
 
-def finished_log(path: Path, network: Path) -> tuple[list[Row], list[str]]:
+def finished_log(path: Path, network: Path, column: str) -> tuple[list[Row], list[str]]:
     """Return the rows of a finished run, and what had to be restored.
 
     Args:
         path: The log.
         network: The folder of the last network, in which a copy of the log is sealed.
+        column: What the best epoch is chosen by, so that every row must have it.
 
     Raises:
         CorruptFileError: If the network is damaged, or the log is and there is no copy.
         StorageError: If a file cannot be read or written.
     """
     if LOG not in read_folder(network).parts:  # written by an older version
-        return read_log(path), []
-    rows = read_log(network / LOG)
+        return read_log(path, column), []
+    rows = read_log(network / LOG, column)
     return rows, restore_log(path, rows)
 
 
@@ -106,7 +105,7 @@ def _fault(path: Path, rows: Sequence[Row]) -> str:
         raise
     except OSError as error:
         raise StorageError(
-            f"{path} could not be read: {error.strerror}. Move it away; it is written anew."
+            f"{path} could not be read: {error.strerror}. Move it away; it is written again."
         ) from error
     for number, (row, there) in enumerate(zip_longest(rows, found), start=1):
         if row is not None and there is not None and row != there:

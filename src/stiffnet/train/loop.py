@@ -1,6 +1,5 @@
 """The training loop, on one page."""
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
@@ -23,10 +22,13 @@ from stiffnet.train.recipe import Recipe
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.state import State
 from stiffnet.train.stopping import Stop
-from stiffnet.train.tally import Outcome, Tally
+from stiffnet.train.tally import Tally
+from stiffnet.train.tasks.base import Network, Task
 
 CHECKED = 20  # steps between looks at loss and signals on devices where looking means waiting
 LARGEST_TEST_BATCH = 256
+
+Sums = dict[str, int | float]  # of a pass, as a task's columns are made of
 
 
 @dataclass
@@ -48,8 +50,9 @@ class Trainee:
 
 @dataclass(frozen=True)
 class Lesson:
-    """What to learn from."""
+    """What to learn, and from what."""
 
+    task: Task
     train: ImageSet | ImageFolder
     test: ImageSet | ImageFolder
     preparation: Preparation
@@ -66,7 +69,7 @@ def train_epoch(
     save_every: int,
     save: Callable[[], object],
     on_step: Callable[[int, Tally], None],
-) -> Outcome | None:
+) -> Sums | None:
     """Do the steps of the current epoch that are not done yet.
 
     Args:
@@ -79,7 +82,7 @@ def train_epoch(
         on_step: Told the number of images of each step, and the sums so far.
 
     Returns:
-        What the epoch came to, or None if it was stopped.
+        The sums of the epoch, or None if it was stopped.
 
     Raises:
         NonFiniteError: If a loss is NaN or infinite; no checkpoint holds it.
@@ -95,23 +98,23 @@ def train_epoch(
         epoch=epoch,
         workers=lesson.workers,
     )
-    tally = Tally(fabric.device)
+    tally = Tally(lesson.task, fabric.device)
     if state.tally and fabric.is_global_zero:  # what was counted before belongs to all ranks
-        tally = Tally.from_dict(state.tally, fabric.device)
+        tally.fill(state.tally)
     trainee.wrapped.train()
     clock = time.perf_counter()
 
     def keep() -> None:
         nonlocal clock
         _check(tally, state, always=True)
-        state.tally = _over_ranks(fabric, tally).to_dict()
+        state.tally = tally.over_ranks(fabric).to_dict()
         state.seconds += time.perf_counter() - clock
         save()
         clock = time.perf_counter()
 
-    for batch, (images, labels) in zip(remaining, loader, strict=True):
+    for batch, samples in zip(remaining, loader, strict=True):
         rate = learning_rate(recipe, state.step, len(batches))
-        _step(trainee, recipe, rate, (images, labels), len(batch), tally)
+        _step(trainee, lesson.task, recipe, rate, samples, len(batch), tally)
         state.step += 1
         _check(tally, state)
         on_step(len(batch), tally)
@@ -123,42 +126,37 @@ def train_epoch(
             return None
     _check(tally, state, always=True)
     state.seconds += time.perf_counter() - clock
-    total = _over_ranks(fabric, tally)
-    state.tally = total.to_dict()
-    return total.outcome()
+    state.tally = tally.over_ranks(fabric).to_dict()
+    return state.tally
 
 
 def _step(
     trainee: Trainee,
+    task: Task,
     recipe: Recipe,
     rate: float,
-    batch: tuple[Tensor, Tensor],
+    batch: Any,
     whole: int,
     tally: Tally,
 ) -> None:
-    """Take one optimizer step on this rank's share of a batch of `whole` images."""
+    """Take one optimizer step on this rank's share of a batch of `whole` samples."""
     fabric, step = trainee.fabric, trainee.state.step
     # Dropout and its kin draw from torch's numbers: those are a function of seed and step, too.
     torch.manual_seed(((recipe.seed * 1_000_003 + step) * 4_099 + fabric.global_rank) % 2**63)
     set_step(trainee.network, step)
     for group in trainee.optimizer.param_groups:
         group["lr"] = rate
-    images, labels = (part.to(fabric.device) for part in batch)
-    if recipe.channels_last:
-        images = images.contiguous(memory_format=torch.channels_last)
-    with fabric.strategy.precision.forward_context():  # else Fabric rounds float64 to float32
-        logits = logits_of(trainee.wrapped(images))
-    logits = _wide(logits)
-    loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=recipe.label_smoothing)
+    network = _as_the_task_sees_it(trainee.wrapped, fabric)
+    judged = task.judge(network, _placed(batch, fabric, recipe), training=True)
     trainee.optimizer.zero_grad(set_to_none=True)
     # Shares may differ in size, and data-parallel training averages over ranks.
-    fabric.backward(loss * (fabric.world_size / whole))
+    fabric.backward(judged.loss * (fabric.world_size / whole))
     if recipe.clip_norm:
         fabric.clip_gradients(trainee.wrapped, trainee.optimizer, max_norm=recipe.clip_norm)
     trainee.optimizer.step()
     if trainee.average is not None:
         trainee.average.update(trainee.network, step + 1)
-    tally.add(loss.detach(), logits.detach(), labels)
+    tally.add(judged)
 
 
 def _check(tally: Tally, state: State, *, always: bool = False) -> None:
@@ -168,65 +166,56 @@ def _check(tally: Tally, state: State, *, always: bool = False) -> None:
     if not bool(torch.isfinite(tally.loss)):
         raise NonFiniteError(
             f"The loss is no longer a finite number in epoch {len(state.history) + 1}, at step "
-            f"{state.step}. Lower `learning_rate` or set `clip_norm`, and begin anew; the last "
+            f"{state.step}. Lower `learning_rate` or set `clip_norm`, and start over; the last "
             "checkpoint is from before."
         )
 
 
 @torch.no_grad()
-def evaluate(trainee: Trainee, lesson: Lesson, recipe: Recipe, stop: Stop) -> Outcome | None:
-    """Return how the network does on the test set; None if it was stopped.
-
-    Raises:
-        NonFiniteError: If the loss is NaN or infinite.
-    """
-    fabric, precision = trainee.fabric, trainee.fabric.strategy.precision
+def evaluate(trainee: Trainee, lesson: Lesson, recipe: Recipe, stop: Stop) -> Sums | None:
+    """Return the sums of a pass over the test set; None if it was stopped."""
+    fabric, task = trainee.fabric, lesson.task
     size = min(recipe.batch_size, LARGEST_TEST_BATCH)
     batches = lesson.test.batches(lesson.preparation, batch_size=size, workers=lesson.workers)
-    tally = Tally(fabric.device)
-    trainee.judged.eval()
+    tally = Tally(task, fabric.device)
+    network = _as_the_task_sees_it(trainee.judged.eval(), fabric)
     together = is_sharded(fabric)  # then every rank is needed for every batch
     rank, ranks = (0, 1) if together else (fabric.global_rank, fabric.world_size)
-    for images, labels in part_of(batches, rank, ranks):
+    for batch in part_of(batches, rank, ranks):
         if stop.number and not together:
             break
-        images, labels = images.to(fabric.device), labels.to(fabric.device)
-        if recipe.channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
-        with precision.forward_context():
-            logits = logits_of(trainee.judged(precision.convert_input(images)))
-        logits = _wide(logits)
-        tally.add(F.cross_entropy(logits, labels, reduction="sum"), logits, labels)
+        tally.add(task.judge(network, _placed(batch, fabric, recipe), training=False))
     stop.agreed = largest(fabric, stop.number)
     if stop.agreed:
         return None
-    outcome = tally.outcome() if together else _over_ranks(fabric, tally).outcome()
-    if not math.isfinite(outcome.loss):
-        raise NonFiniteError(
-            f"The loss on the test images is {outcome.loss} after epoch "
-            f"{len(trainee.state.history) + 1}. Lower `learning_rate` or set `clip_norm`, and "
-            "begin anew; the last checkpoint is from before."
-        )
-    return outcome
+    return (tally if together else tally.over_ranks(fabric)).to_dict()
 
 
-def logits_of(output: Any) -> Tensor:
-    """Return the main logits where a network also gives others for training."""
-    if isinstance(output, tuple):
-        output = output[0]
-    assert isinstance(output, Tensor)
-    return output
+def _placed(batch: Any, fabric: Fabric, recipe: Recipe) -> Any:
+    """Move the tensors of a batch, however nested, to the device and into the wanted layout."""
+    batch = fabric.to_device(batch)
+    if recipe.channels_last:
+        batch = pytree.tree_map_only(Tensor, _channels_last, batch)
+    return batch
 
 
-def _wide(logits: Tensor) -> Tensor:
-    """Return half-precision logits in float32, in which losses can be summed."""
-    return logits.float() if logits.dtype.itemsize < 4 else logits
+def _channels_last(tensor: Tensor) -> Tensor:
+    images = tensor.ndim == 4
+    return tensor.contiguous(memory_format=torch.channels_last) if images else tensor
 
 
-def _over_ranks(fabric: Fabric, tally: Tally) -> Tally:
-    """Return the sum of all ranks' tallies; each keeps its own."""
-    total = Tally.from_dict(tally.to_dict(), fabric.device)
-    if fabric.world_size > 1:
-        total.loss = fabric.all_reduce(total.loss, reduce_op="sum")
-        total.hits = fabric.all_reduce(total.hits, reduce_op="sum")
-    return total
+def _as_the_task_sees_it(network: nn.Module, fabric: Fabric) -> Network:
+    """Return the network in the precision of the run, its output wide enough to sum losses of."""
+    precision = fabric.strategy.precision
+
+    def run(*inputs: Any) -> Any:
+        with precision.forward_context():  # else Fabric rounds float64 to float32
+            output = network(*precision.convert_input(inputs))
+        return pytree.tree_map_only(Tensor, _wide, output)
+
+    return run
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """Return half-precision numbers in float32."""
+    return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize < 4 else tensor

@@ -50,7 +50,7 @@ def in_company(fabric: Fabric) -> Iterator[None]:
             raise
         raise StiffnetError(
             f"Rank {fabric.global_rank} ends because another rank has ended. See what that one "
-            "said; then go on with `--resume`."
+            "said; then continue with `--resume`."
         ) from error
 
 

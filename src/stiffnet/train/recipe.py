@@ -3,11 +3,13 @@
 import difflib
 import hashlib
 import json
-import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import PurePosixPath
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from stiffnet.errors import RecipeError
 
@@ -20,10 +22,19 @@ Noise = Literal["none", "constant", "random"]
 
 Value = str | int | float | bool | tuple[int, ...] | tuple[float, ...]
 
+CLASSIFY = "classify"
 MILLION = 1_000_000
 LONGEST_TEXT = 1_000  # characters
 MOST_MILESTONES = 100
+PRINTABLE = "^[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*\\Z"  # neither controls nor surrogates
 SIZED_DATA = ("generated",)  # after their colon comes how much there is, not where it lies
+
+Text = Annotated[str, Meta(max_length=LONGEST_TEXT, pattern=PRINTABLE)]
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT, pattern=PRINTABLE)]
+Pixels = Annotated[int, Meta(ge=0, le=10_000)]
+Amount = Annotated[float, Meta(ge=0, le=MILLION)]
+Share = Annotated[float, Meta(ge=0, lt=1)]
+Disturbance = Annotated[float, Meta(ge=-MILLION, le=MILLION)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +45,7 @@ class Recipe:
     float, and lists where it is a tuple.
 
     Attributes:
+        task: What is learnt, such as ``classify``.
         model: Name of the network, or a model folder of ours.
         attention: Module that chooses the step sizes, or ``none``.
         data: What `stiffnet.data.open_data` opens.
@@ -71,37 +83,38 @@ class Recipe:
         sync_norms: Whether batch statistics are taken over all ranks.
     """
 
-    model: str = "resnet20_cifar"
-    attention: str = "none"
-    data: str = "digits"
-    weights: str = ""
-    seed: int = 0
-    epochs: int = 164
-    batch_size: int = 128
-    image_size: int = 0
+    task: Name = CLASSIFY
+    model: Name = "resnet20_cifar"
+    attention: Name = "none"
+    data: Name = "digits"
+    weights: Text = ""
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    epochs: Annotated[int, Meta(ge=1, le=MILLION)] = 164
+    batch_size: Annotated[int, Meta(ge=1, le=MILLION)] = 128
+    image_size: Pixels = 0
     skip_bad_images: bool = False
     optimizer: Optimizer = "sgd"
-    learning_rate: float = 0.1
-    momentum: float = 0.9
+    learning_rate: Annotated[float, Meta(gt=0, le=MILLION)] = 0.1
+    momentum: Share = 0.9
     nesterov: bool = False
-    weight_decay: float = 1e-4
+    weight_decay: Amount = 1e-4
     decay: Decay = "all"
     schedule: Schedule = "constant"
     milestones: tuple[int, ...] = ()
-    gamma: float = 0.1
-    warmup_epochs: int = 0
-    label_smoothing: float = 0.0
-    clip_norm: float = 0.0
-    ema_decay: float = 0.0
+    gamma: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    warmup_epochs: Annotated[int, Meta(ge=0, le=MILLION)] = 0
+    label_smoothing: Share = 0.0
+    clip_norm: Amount = 0.0
+    ema_decay: Share = 0.0
     precision: Precision = "32-true"
     channels_last: bool = False
     crop: Crop = "pad"
-    padding: int = 4
+    padding: Pixels = 4
     flip: bool = True
     crop_scale: tuple[float, float] = (0.08, 1.0)
     noise: Noise = "none"
-    noise_a: float = 1.0
-    noise_b: float = 0.0
+    noise_a: Disturbance = 1.0
+    noise_b: Disturbance = 0.0
     batch_noise: bool = False
     sync_norms: bool = True
 
@@ -115,52 +128,16 @@ class Recipe:
     @property
     def fingerprint(self) -> str:
         """Short name of this recipe, the same on every machine and wherever the data lie."""
-        canonical = json.dumps(asdict(place_free(self)), sort_keys=True)
+        facts = asdict(place_free(self))
+        if self.task == CLASSIFY:  # which recipes of the first version did not have to say
+            del facts["task"]
+        canonical = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True)
-class Range:
-    """Numbers from `low` to `high`, with or without either end."""
-
-    low: int
-    high: int
-    without_low: bool = False
-    without_high: bool = False
-
-    def __contains__(self, number: object) -> bool:
-        if not isinstance(number, int | float):
-            return False
-        above = self.low < number if self.without_low else self.low <= number
-        return above and (number < self.high if self.without_high else number <= self.high)
-
-    def __str__(self) -> str:
-        if not (self.without_low or self.without_high):
-            return f"from {self.low:,} to {self.high:,}"
-        low = "above" if self.without_low else "at least"
-        high = "below" if self.without_high else "at most"
-        return f"{low} {self.low:,} and {high} {self.high:,}"
-
-
 KINDS: dict[str, Any] = get_type_hints(Recipe)
+LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
-RANGES = {
-    "seed": Range(0, 2**63 - 1),
-    "epochs": Range(1, MILLION),
-    "batch_size": Range(1, MILLION),
-    "image_size": Range(0, 10_000),
-    "learning_rate": Range(0, MILLION, without_low=True),
-    "momentum": Range(0, 1, without_high=True),
-    "weight_decay": Range(0, MILLION),
-    "gamma": Range(0, 1, without_low=True, without_high=True),
-    "warmup_epochs": Range(0, MILLION),
-    "label_smoothing": Range(0, 1, without_high=True),
-    "clip_norm": Range(0, MILLION),
-    "ema_decay": Range(0, 1, without_high=True),
-    "padding": Range(0, 10_000),
-    "noise_a": Range(-MILLION, MILLION),
-    "noise_b": Range(-MILLION, MILLION),
-}
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),
@@ -193,23 +170,20 @@ def checked(name: str, value: object) -> Value:
     """Return the value of one field in the field's own type.
 
     Raises:
-        RecipeError: If it is of another type, out of range, or none of the field's words.
+        RecipeError: If it is of another type, out of range, or not one of its words.
     """
-    typed = _typed(KINDS[name], value)
-    if (
-        typed is None
-        or (name in RANGES and typed not in RANGES[name])
-        or (typed == "" and DEFAULTS[name] != "")
-    ):
+    try:
+        typed: Value = msgspec.convert(_plain(value), LIMITED[name])
+    except msgspec.ValidationError as error:
         raise RecipeError(
             f"`{name}` is {shown(value)}; it must be {wanted(name)}.{_nearest(name, value)}"
-        )
-    return typed
+        ) from error
+    return typed + 0.0 if isinstance(typed, float) else typed  # which takes the sign off a zero
 
 
 def wanted(name: str) -> str:
     """Say what values a field takes, as in ``a whole number from 1 to 1,000,000``."""
-    kind, span = KINDS[name], f" {RANGES[name]}" if name in RANGES else ""
+    kind, span = KINDS[name], _span(LIMITED[name])
     if get_origin(kind) is Literal:
         *most, last = (repr(word) for word in get_args(kind))
         return f"{', '.join(most)} or {last}"
@@ -234,42 +208,24 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _typed(kind: Any, value: object) -> Value | None:
-    if kind is bool:
-        return value if isinstance(value, bool) else None
-    if kind is str:
-        return value if isinstance(value, str) and _writable(value) else None
-    if kind is int:
-        return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
-    if kind is float:
-        return _number(value)
-    if get_origin(kind) is Literal:
-        return value if isinstance(value, str) and value in get_args(kind) else None
-    return _row(kind, value)
+def _plain(value: object) -> object:
+    """Return floats and texts of subclasses, such as NumPy's, as Python's own; sets as nothing."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    return None if isinstance(value, Set) else value
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) + 0.0  # which takes the sign off a zero
-    except OverflowError:
-        return None
-
-
-def _row(kind: Any, value: object) -> tuple[int, ...] | tuple[float, ...] | None:
-    entry, second = get_args(kind)
-    if not isinstance(value, list | tuple) or (second is not Ellipsis and len(value) != 2):
-        return None
-    row: tuple[Any, ...] = tuple(_typed(entry, each) for each in value)
-    return None if any(each is None for each in row) else row
-
-
-def _writable(text: str) -> bool:
-    """Whether `text` can be written to a file and shown in a terminal."""
-    return len(text) <= LONGEST_TEXT and not any(
-        unicodedata.category(sign) in ("Cc", "Cs") for sign in text
-    )
+def _span(kind: Any) -> str:
+    """Say the range of a number, as in ``at least 0 and below 1``."""
+    if get_origin(kind) is not Annotated or (limit := get_args(kind)[1]).max_length:
+        return ""
+    if limit.gt is None and limit.lt is None:
+        return f" from {limit.ge:,} to {limit.le:,}"
+    low = f"at least {limit.ge:,}" if limit.gt is None else f"above {limit.gt:,}"
+    high = f"at most {limit.le:,}" if limit.lt is None else f"below {limit.lt:,}"
+    return f" {low} and {high}"
 
 
 def _nearest(name: str, value: object) -> str:

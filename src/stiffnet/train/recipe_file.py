@@ -1,6 +1,5 @@
 """Recipes from names, files and the command line, and back to a file."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -10,11 +9,13 @@ from typing import Any
 
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.registry import unknown
-from stiffnet.train.flat import SUFFIXES, flat_lines, word
+from stiffnet.train.flat import SUFFIX, flat_lines, word, written
 from stiffnet.train.recipe import DEFAULTS, KINDS, Recipe, Value, checked, shown
 from stiffnet.train.recipes import RECIPES
 
+RECIPE = "recipe.toml"  # in the folder of a run, and in every model folder that it writes
 BASE = "base"  # of a file: the named recipe that it changes
+OTHERS = (".yaml", ".yml")  # which are told apart from names, and refused
 
 
 def build_recipe(
@@ -25,7 +26,7 @@ def build_recipe(
     """Return a recipe by its name or from a file, with changes.
 
     Args:
-        name_or_path: A name in `RECIPES`, or a TOML or YAML file.
+        name_or_path: A name in `RECIPES`, or a TOML file.
         settings: Fields to change. Text is read as the field's type: ``"81/122"``, ``"81,122"``
             and ``"[81, 122]"`` are the same milestones.
         **known: Fields to change after those, such as the model; None changes nothing.
@@ -48,7 +49,7 @@ def build_recipe(
 
 
 def read_recipe(path: str | os.PathLike[str]) -> dict[str, Value]:
-    """Return the fields that a TOML or YAML file sets, each checked, and its ``base`` if any.
+    """Return the fields that a TOML file sets, each checked, and its ``base`` if any.
 
     Raises:
         RecipeError: If a line of it is not a field with a value that the field may have.
@@ -58,8 +59,6 @@ def read_recipe(path: str | os.PathLike[str]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for key, value, number in flat_lines(path):
         try:
-            if key in found:
-                raise RecipeError(f"`{key}` is given twice. Keep one of the two.")
             found[key] = _from_line(key, value)
         except (RecipeError, UnknownNameError) as error:
             raise type(error)(f"{path}, line {number}: {error}") from error
@@ -73,14 +72,15 @@ def read_recipe(path: str | os.PathLike[str]) -> dict[str, Value]:
 
 def to_toml(recipe: Recipe) -> str:
     """Write every field, in order; `build_recipe` makes an equal recipe of it."""
-    lines = (f"{field.name} = {_toml(getattr(recipe, field.name))}\n" for field in fields(Recipe))
-    return "".join(lines)
+    return "".join(
+        f"{each.name} = {written(getattr(recipe, each.name))}\n" for each in fields(Recipe)
+    )
 
 
 def _is_file(name_or_path: str | os.PathLike[str]) -> bool:
     if not isinstance(name_or_path, str):
         return True
-    return os.sep in name_or_path or Path(name_or_path).suffix.lower() in SUFFIXES
+    return os.sep in name_or_path or Path(name_or_path).suffix.lower() in (SUFFIX, *OTHERS)
 
 
 def _from_line(key: str, value: object) -> Value:
@@ -122,11 +122,3 @@ def _named(name: str) -> Recipe:
 def _check_field(name: str) -> None:
     if name not in KINDS:
         raise RecipeError(unknown("recipe field", name[:80], KINDS))
-
-
-def _toml(value: Value) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(_toml(each) for each in value)}]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("'''", "''\\u0027")
-    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,27 +1,29 @@
 """One training run: started or resumed, followed epoch by epoch, brought to its end."""
 
+import math
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from safetensors.torch import save as save_tensors
-from torch import nn
+from torch import Tensor, nn
 
 from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
-from stiffnet.files import atomic_write
-from stiffnet.network.values import choosers, step_sizes
+from stiffnet.network.values import choosers, step_sizes, write_values
 from stiffnet.observe.measure import measure
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (
     LOG,
     About,
+    Checkpoint,
     Tensors,
     checkpoint_name,
     discard_all,
@@ -30,7 +32,7 @@ from stiffnet.train.checkpoint import (
     write_model,
 )
 from stiffnet.train.log import log_text, restore_log, write_log
-from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Trainee, evaluate, train_epoch
+from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Sums, Trainee, evaluate, train_epoch
 from stiffnet.train.ranks import first_decides, in_company, is_sharded
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run_folder import RunFolder
@@ -39,7 +41,9 @@ from stiffnet.train.snapshot import take
 from stiffnet.train.start import begin, enter, go_on, look, same_on_all_ranks
 from stiffnet.train.state import State
 from stiffnet.train.stopping import Stop, Stopped, listening
-from stiffnet.train.tally import Outcome, Tally
+from stiffnet.train.tally import Tally
+from stiffnet.train.tasks import task_of
+from stiffnet.train.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,19 @@ class Result:
     folder: RunFolder
     history: list[dict[str, Any]]  # a row for each epoch; the last one counts
     rank: int  # of this process
+    task: Task
 
     @property
     def best(self) -> dict[str, Any]:
-        """The row with the best test accuracy: chosen on the test set, so not what counts."""
-        return max(self.history, key=lambda row: row["test_top1"])
+        """The row of the best epoch: chosen on the test set, so it is not the one that counts."""
+        return reduce(
+            lambda best, row: row if self.task.is_better(row, best) else best, self.history
+        )
+
+    @property
+    def conclusion(self) -> str:
+        """What the run came to, in a sentence or two."""
+        return self.task.conclusion(self.history[-1], self.best)
 
 
 def run(
@@ -105,16 +117,16 @@ def run(
     Args:
         recipe: What to do.
         out: Folder of the run.
-        resume: Go on with the run that is there.
-        again: Take away a run that is there, and begin anew. Only files of the run are removed.
+        resume: Continue the run that is there.
+        again: Delete a run that is there, and start over. Only files of the run are removed.
         command: What the user typed, for the record.
         machinery: Where and how to compute.
         audience: Whoever follows the run.
 
     Raises:
         Stopped: If a signal ended it; a checkpoint of the last step is there.
-        RecipeError: If the folder holds another run or files of somebody else's that would have to
-            go, or the recipe does not fit the network.
+        RecipeError: If the folder holds another run or other files that would be overwritten, or
+            the recipe does not fit the network.
         DataError: If the images or their classes cannot be used, or are not those that the run
             began with.
         CheckpointError: If there is nothing whole to resume from.
@@ -123,8 +135,9 @@ def run(
     """
     if resume and again:
         raise RecipeError(
-            "`--resume` goes on with a run, and `--again` takes it away. Give one of the two."
+            "`--resume` continues a run, and `--again` deletes it. Give one of the two."
         )
+    task = task_of(recipe)
     fabric = make_fabric(
         device=machinery.device,
         devices=machinery.devices,
@@ -143,14 +156,18 @@ def run(
         restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
         again = again and not restarted
         first_decides(fabric, lambda: enter(folder, stack, resume=resume, again=again))
+        read: list[Checkpoint] = []  # on rank 0, which has to read one before it is chosen
         found = first_decides(
-            fabric, lambda: look(folder, recipe, resume=resume or restarted, again=again)
+            fabric,
+            lambda: look(folder, recipe, task, resume=resume or restarted, again=again, read=read),
         )
         for text in found.notes:
             audience.note(text)
         if found.finished is not None:
-            return Result(folder, found.finished, fabric.global_rank)
-        lesson, loaded, about = open_subject(recipe, workers=machinery.workers, command=command)
+            return Result(folder, found.finished, fabric.global_rank, task)
+        lesson, loaded, about = open_subject(
+            recipe, task, workers=machinery.workers, command=command
+        )
         if "renamed" in loaded.made_by:
             names = loaded.made_by["renamed"]
             audience.note(f"names in the weights file were changed to fit: {names}.")
@@ -160,7 +177,9 @@ def run(
         if found.checkpoint is None:  # only now, so that what could not begin leaves nothing
             first_decides(fabric, lambda: begin(folder, about, again=again))
         else:
-            about = go_on(trainee, lesson, recipe, about, found.checkpoint)
+            checkpoint = read.pop() if read else read_checkpoint(found.checkpoint)
+            about = go_on(trainee, lesson, recipe, about, checkpoint)
+            del checkpoint  # its tensors are in the network now
             history = trainee.state.history
             for text in first_decides(fabric, lambda: restore_log(folder.log, history)):
                 audience.note(text)
@@ -168,7 +187,7 @@ def run(
         tensors = take(trainee)
         for text in first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about)):
             audience.note(text)
-        return Result(folder, trainee.state.history, fabric.global_rank)
+        return Result(folder, trainee.state.history, fabric.global_rank, task)
 
 
 def _looked_through(
@@ -179,7 +198,7 @@ def _looked_through(
     machinery: Machinery,
     audience: Audience,
 ) -> Lesson:
-    """Refuse what cannot be done, and leave out what shall be, before anything is written."""
+    """Refuse what cannot be done, and leave out bad images, before anything is written."""
     looks = machinery.tns or machinery.attention_values
     if looks and is_sharded(fabric):
         raise RecipeError(
@@ -241,17 +260,17 @@ def _train(
             if trained is not None:
                 save()
             raise Stopped(
-                f"stopped after step {state.step}, which is kept in {folder.path}. Go on with the "
-                "same command and `--resume`.",
+                f"stopped after step {state.step}, which is kept in {folder.path}. Continue with "
+                "the same command and `--resume`.",
                 stop.agreed,
             )
         rate = learning_rate(recipe, state.step - 1, per_epoch)
-        row = _row(state, trained, tested, rate)
+        row = _row(lesson.task, state, trained, tested, rate)
         if machinery.tns:
             row |= _stiffness(trainee, lesson, machinery.tns)
         if machinery.attention_values:
             _keep_values(trainee, lesson, machinery.attention_values, folder, row["epoch"])
-        _remember(state, row)
+        _remember(lesson.task, state, row)
         save()
         first_decides(trainee.fabric, lambda: write_log(folder.log, state.history))
         audience.epoch(row)
@@ -262,31 +281,46 @@ def _check_finite(tensors: Tensors, state: State) -> None:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise NonFiniteError(
                 f"{name} is no longer finite after step {state.step}, in epoch "
-                f"{len(state.history) + 1}. Lower `learning_rate` or set `clip_norm`, and begin "
-                "anew; the last checkpoint is from before."
+                f"{len(state.history) + 1}. Lower `learning_rate` or set `clip_norm`, and start "
+                "over; the last checkpoint is from before."
             )
 
 
-def _row(state: State, trained: Outcome, tested: Outcome, rate: float) -> dict[str, Any]:
+def _row(task: Task, state: State, trained: Sums, tested: Sums, rate: float) -> dict[str, Any]:
+    columns = {
+        f"{kind}_{name}": value
+        for kind, sums in (("train", trained), ("test", tested))
+        for name, value in task.columns(sums).items()
+    }
+    epoch = len(state.history) + 1
+    for name, value in columns.items():
+        if not math.isfinite(value):
+            raise NonFiniteError(
+                f"`{name}` is {value} after epoch {epoch}. Lower `learning_rate` or set "
+                "`clip_norm`, and start over; the last checkpoint is from before."
+            )
     return {
-        "epoch": len(state.history) + 1,
+        "epoch": epoch,
         "step": state.step,
         "learning_rate": rate,
-        **{f"train_{key}": value for key, value in asdict(trained).items() if key != "samples"},
-        **{f"test_{key}": value for key, value in asdict(tested).items() if key != "samples"},
-        "images_per_second": trained.samples / state.seconds,
+        **columns,
+        "images_per_second": trained["samples"] / state.seconds,
     }
 
 
-def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
-    """Return the TNS of the network on some test images, evenly chosen."""
-    fabric = trainee.fabric
+def _images(lesson: Lesson, limit: int, rank: int = 0, ranks: int = 1) -> Iterator[Tensor]:
+    """Yield some test images in batches, evenly chosen; of several ranks, each yields its own."""
     batches = lesson.test.batches(
         lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
     )
-    kind = next(trainee.judged.parameters()).dtype
-    mine = part_of(batches, fabric.global_rank, fabric.world_size)
-    report = measure(trainee.judged, ((images.to(kind), labels) for images, labels in mine), keep=0)
+    return map(lesson.task.inputs, part_of(batches, rank, ranks))
+
+
+def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
+    """Return the TNS of the network on some test images."""
+    fabric, kind = trainee.fabric, next(trainee.judged.parameters()).dtype
+    images = _images(lesson, limit, fabric.global_rank, fabric.world_size)
+    report = measure(trainee.judged, (batch.to(kind) for batch in images), keep=0)
     return {"tns": report.tns, "tns_se": report.tns_se}
 
 
@@ -296,28 +330,28 @@ def _keep_values(
     """Write down which step sizes the attached modules choose for some test images."""
 
     def write() -> None:
-        batches = lesson.test.batches(
-            lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
-        )
-        values = step_sizes(trainee.judged, batches)
-        atomic_write(folder.attention / f"epoch-{epoch:04d}.safetensors", save_tensors(values))
+        values = step_sizes(trainee.judged, ((batch, None) for batch in _images(lesson, limit)))
+        write_values(folder.attention, epoch, values)
 
     first_decides(trainee.fabric, write)
 
 
-def _remember(state: State, row: dict[str, Any]) -> None:
+def _remember(task: Task, state: State, row: dict[str, Any]) -> None:
     state.history.append(row)
-    if row["test_top1"] > state.best.get("test_top1", -1.0):
-        state.best = {key: row[key] for key in ("epoch", "step", "test_top1")}
+    if not state.best or task.is_better(row, state.best):
+        state.best = {key: row[key] for key in ("epoch", "step", task.best)}
     state.tally, state.seconds = {}, 0.0
 
 
 def _finish(tensors: Tensors, state: State, folder: RunFolder, about: About) -> list[str]:
     """Write the networks that a run leaves behind, then remove what it needed on the way."""
-    name, notes = checkpoint_name(state.best["epoch"], state.best["step"]), []
+    epoch, step, notes = state.best["epoch"], state.best["step"], []
+    assert isinstance(epoch, int), "a row counts epochs and steps"
+    assert isinstance(step, int)
+    name = checkpoint_name(epoch, step)
     try:
-        best, then = read_checkpoint(folder.checkpoints / name)
-        write_model(folder.best, about, best.average or best.weights, then)
+        best = read_checkpoint(folder.checkpoints / name)
+        write_model(folder.best, about, best.tensors.average or best.tensors.weights, best.state)
     except CheckpointError as error:  # not worth the last network
         notes = [f"The network of the best epoch is lost: {error}"]
     log = {LOG: log_text(state.history).encode()}  # sealed, so that a damaged one can be restored

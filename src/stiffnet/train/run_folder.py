@@ -13,10 +13,10 @@ from pathlib import Path
 from stiffnet.errors import CheckpointError, StorageError
 from stiffnet.files import sweep_temporaries
 from stiffnet.network.model_folder import FOLDED, MANIFEST, read_folder
+from stiffnet.network.values import VALUES, epoch_of
 from stiffnet.train.checkpoint import (
     LOG,
     PARTS,
-    RECIPE,
     discard,
     discard_all,
     strange_files,
@@ -24,10 +24,10 @@ from stiffnet.train.checkpoint import (
     sweep,
 )
 from stiffnet.train.identity import RUN, is_of, read_identity
+from stiffnet.train.recipe_file import RECIPE
 
 LOCK = "run.lock"
 HOLDER = re.compile(rb"process \d+ on .*")  # or nothing: what a lock of ours says
-VALUES = re.compile(r"epoch-\d{4,}\.safetensors")  # of attention, after an epoch
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
-        """The network of the epoch with the best test accuracy."""
+        """The network of the best epoch, as the task chooses it."""
         return self.path / "best"
 
     @property
     def attention(self) -> Path:
         """Step sizes that attached modules chose, a file for each epoch, if asked for."""
-        return self.path / "attention"
+        return self.path / VALUES
 
     @property
     def folded(self) -> Path:
-        """The network after the last epoch, folded, if somebody did."""
+        """The network after the last epoch, folded, if it was."""
         return self.path / "folded"
 
     @property
@@ -89,7 +89,7 @@ class RunFolder:
         return [name for name in names if os.path.lexists(self.path / name)]
 
     def strangers(self, run: str) -> list[Path]:
-        """Return what lies where the run's own files do, and is not its own."""
+        """Return other files in the places of the run's own."""
         found = strangers(self.checkpoints, run)
         for part in (self.final, self.best):
             found += strange_files(part, run)
@@ -115,7 +115,7 @@ class RunFolder:
     def clear(self, run: str) -> None:
         """Remove the run, but for the file that says whose the folder is.
 
-        What somebody else put into the folder stays.
+        Other files in the folder stay.
         """
         for file in (self.recipe, self.log):
             with contextlib.suppress(FileNotFoundError):
@@ -149,7 +149,7 @@ class RunFolder:
         path = self.path / LOCK
         if not _is_lock(path):
             raise StorageError(
-                f"{path} is there and was not written by a run, so it stays. Move it away, or "
+                f"{path} was not written by a run, so it was left alone. Move it away, or "
                 "choose another folder."
             )
         try:
@@ -215,4 +215,4 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_value(path: Path) -> bool:
-    return VALUES.fullmatch(path.name) is not None and not path.is_symlink() and path.is_file()
+    return epoch_of(path) is not None and not path.is_symlink() and path.is_file()

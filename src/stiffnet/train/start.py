@@ -7,15 +7,15 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from stiffnet.errors import CheckpointError, CorruptFileError, DataError, RecipeError
+from stiffnet.errors import CheckpointError, DataError, RecipeError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.train.checkpoint import (
     About,
+    Checkpoint,
     checkpoints,
     discard_all,
     finished_folders,
     newest_whole,
-    read_checkpoint,
     strange_state,
 )
 from stiffnet.train.identity import (
@@ -24,7 +24,6 @@ from stiffnet.train.identity import (
     check_same_data,
     is_of,
     new_identity,
-    read_identity,
 )
 from stiffnet.train.log import finished_log
 from stiffnet.train.loop import Lesson, Trainee
@@ -34,9 +33,10 @@ from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.snapshot import restore
 from stiffnet.train.state import check_place
+from stiffnet.train.tasks.base import Task
 from stiffnet.words import few
 
-SHOWN = 3  # files of somebody else's in a sentence
+SHOWN = 3  # other files in a sentence
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,18 @@ def enter(folder: RunFolder, stack: ExitStack, *, resume: bool, again: bool) -> 
     stack.enter_context(folder.locked())
 
 
-def look(folder: RunFolder, recipe: Recipe, *, resume: bool, again: bool) -> Found:
+def look(
+    folder: RunFolder,
+    recipe: Recipe,
+    task: Task,
+    *,
+    resume: bool,
+    again: bool,
+    read: list[Checkpoint],
+) -> Found:
     """Decide where to begin: at a checkpoint, at the beginning, or not at all.
+
+    The checkpoint had to be read to be verified; `read` gets it, so that nobody reads it again.
 
     Raises:
         RecipeError: If the folder holds a run, and it is not to be resumed or has another recipe.
@@ -81,32 +91,34 @@ def look(folder: RunFolder, recipe: Recipe, *, resume: bool, again: bool) -> Fou
         return Found()
     if not resume:
         raise RecipeError(
-            f"{folder.path} holds a run already. Add `--resume` to go on with it, `--again` to "
-            "take it away and begin anew, or choose another folder."
+            f"{folder.path} holds a run already. Add `--resume` to continue it, `--again` to "
+            "delete it and start over, or choose another folder."
         )
     run = folder.owner
-    _same_recipe(recipe, build_recipe(str(folder.recipe), {}), folder)
+    _same_recipe(recipe, build_recipe(folder.recipe), folder)
     if folder.finished and (not run or is_of(folder.final, run)):
         if run:
             folder.sweep(run)
             discard_all(folder.checkpoints, run)
-        rows, notes = finished_log(folder.log, folder.final)
+        rows, notes = finished_log(folder.log, folder.final, task.best)
         said = f"The run in {folder.path} is finished; there is nothing to resume."
         return Found(finished=rows, notes=(*notes, said))
     if not run:
         raise CheckpointError(
-            f"The run in {folder.path} has no {RUN} that this version wrote, so nobody knows which "
-            "data it began with. Finish it with the version that began it, or begin anew in "
+            f"The run in {folder.path} has no {RUN} that this version wrote, so it is not known "
+            "which data it began with. Finish it with the version that began it, or start over in "
             "another folder."
         )
     _refuse_links(folder)
     folder.sweep(run)
-    where, faults = newest_whole(folder.checkpoints, run)
-    if where is None:
+    newest, faults = newest_whole(folder.checkpoints, run)
+    if newest is None:
         _refuse_others(folder)
         said = f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."
         return Found(notes=(said,))
-    _same_recipe(recipe, build_recipe(str(where / folder.recipe.name), {}), folder)
+    read.append(newest)
+    where = newest.path
+    _same_recipe(recipe, build_recipe(where / folder.recipe.name), folder)
     notes = [f"{fault} An older checkpoint is used." for fault in faults]
     return Found(checkpoint=where, notes=(*notes, f"Resuming from {where}."))
 
@@ -126,7 +138,9 @@ def begin(folder: RunFolder, about: About, *, again: bool) -> None:
     atomic_write(folder.recipe, about.recipe)
 
 
-def go_on(trainee: Trainee, lesson: Lesson, recipe: Recipe, about: About, where: Path) -> About:
+def go_on(
+    trainee: Trainee, lesson: Lesson, recipe: Recipe, about: About, checkpoint: Checkpoint
+) -> About:
     """Bring a network in training to where a checkpoint left it.
 
     Returns:
@@ -136,19 +150,13 @@ def go_on(trainee: Trainee, lesson: Lesson, recipe: Recipe, about: About, where:
         DataError: If the data are not those that it began with.
         CheckpointError: If the checkpoint is of another network, or no run could stand there.
     """
-    tensors, state = read_checkpoint(where)
-    began = read_identity(where)
-    if began is None:
-        raise CorruptFileError(
-            f"{where / RUN} is not what this version writes. Use the version that wrote it, or "
-            "begin again in another folder."
-        )
+    where, state, began = checkpoint.path, checkpoint.state, checkpoint.identity
     check_same_data(began, about.identity, where=f"The run in {where.parent.parent}")
     try:
-        check_place(state, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
+        check_place(state, lesson.task, recipe.epochs, -(-len(lesson.train) // recipe.batch_size))
     except ValueError as error:
         raise strange_state(where, error) from error
-    restore(trainee, tensors, state)
+    restore(trainee, checkpoint.tensors, state)
     return replace(about, identity=began)
 
 
@@ -174,7 +182,7 @@ def _refuse_strangers(folder: RunFolder, *, again: bool) -> None:
         verb = "was" if len(taken) == 1 else "were"
         raise RecipeError(
             f"{folder.path} holds {few(taken, SHOWN)}, which {verb} not written by a run of this "
-            "version, and which a run would replace. Move that away, or choose another folder."
+            "version, and which a run would overwrite. Move that away, or choose another folder."
         )
     _refuse_links(folder)
     if run and (again or not folder.recipe.exists()):
@@ -192,16 +200,16 @@ def _refuse_headless(folder: RunFolder) -> None:
     if run and (checkpoints(folder.checkpoints, run) or is_of(folder.final, run)):
         raise RecipeError(
             f"{folder.path} holds the networks of a run, and its {folder.recipe.name} is gone. "
-            "Bring that back, from a checkpoint for one, or add `--again` to take the run away."
+            "Restore that, for instance from a checkpoint, or add `--again` to delete the run."
         )
 
 
 def _refuse_others(folder: RunFolder) -> None:
-    """Refuse to begin at the beginning where checkpoints are, though none of them is the run's."""
+    """Refuse to start at step 0 where there are checkpoints, all of them of other runs."""
     if others := finished_folders(folder.checkpoints):
         raise CheckpointError(
-            f"{others[0]} is of another run than {folder.path / RUN} names. Bring back the "
-            f"{RUN} of this run, or begin anew in another folder."
+            f"{others[0]} is of another run than {folder.path / RUN} names. Restore the "
+            f"{RUN} of this run, or start over in another folder."
         )
 
 
@@ -209,7 +217,7 @@ def _refuse_links(folder: RunFolder) -> None:
     for path in folder.places:
         if path.is_symlink():
             raise RecipeError(
-                f"{path} is a link, and what it leads to may be somebody else's. Put a folder in "
+                f"{path} is a link, and what it leads to may not be the run's own. Put a folder in "
                 "its place, or choose another folder for the run."
             )
 

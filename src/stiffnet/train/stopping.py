@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(StiffnetError):
-    """A run that somebody ended; its exit status is the signal's, 130 or 143."""
+    """A run that a signal ended; its exit status is the signal's, 130 or 143."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)

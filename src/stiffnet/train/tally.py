@@ -1,55 +1,59 @@
-"""Sums of one pass over a data set: float64 losses, int64 counts, on the device of the network."""
+"""Sums of one pass over a data set: float64 and int64, on the device of the network."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a pass came to."""
-
-    samples: int
-    loss: float
-    top1: float
-    top5: float
+from stiffnet.train.tasks.base import Judged, Task
 
 
 class Tally:
-    """Adds up losses and hits without waiting for the device."""
+    """Adds up what a task judges, without waiting for the device."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, task: Task, device: torch.device) -> None:
         exact = torch.float32 if device.type == "mps" else torch.float64  # Metal has no float64
-        self.loss = torch.zeros((), dtype=exact, device=device)
-        self.hits = torch.zeros(3, dtype=torch.int64, device=device)  # samples, top-1, top-5
+        self._names = ("samples", *task.counts), ("loss", *task.sums)
+        self._counts = torch.zeros(len(self._names[0]), dtype=torch.int64, device=device)
+        self._sums = torch.zeros(len(self._names[1]), dtype=exact, device=device)
+
+    @property
+    def loss(self) -> Tensor:
+        """The sum of the losses so far, on the device."""
+        return self._sums[0]
 
     @torch.no_grad()
-    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Add one batch: the sum of its losses, and how many labels the logits find."""
-        ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
-        self.loss += loss
-        self.hits[0] += len(labels)
-        self.hits[1] += ranked[:, 0].sum()
-        self.hits[2] += ranked.sum()
+    def add(self, judged: Judged) -> None:
+        """Add one batch."""
+        counts, sums = self._names
+        assert {*counts, *sums} == {"samples", "loss", *judged.more}, "what the task declares"
+        self._counts[0] += judged.samples
+        self._sums[0] += judged.loss.detach()
+        for names, kept in ((counts, self._counts), (sums, self._sums)):
+            for place, name in enumerate(names[1:], start=1):
+                kept[place] += judged.more[name]
 
-    def outcome(self) -> Outcome:
-        """Return the means so far."""
-        samples, top1, top5 = self.hits.tolist()
-        if not samples:
-            return Outcome(0, float("nan"), float("nan"), float("nan"))
-        return Outcome(samples, self.loss.item() / samples, top1 / samples, top5 / samples)
+    def over_ranks(self, fabric: Fabric) -> "Tally":
+        """Return the sum of all ranks' tallies; each keeps its own."""
+        total = object.__new__(Tally)
+        total._names = self._names
+        total._counts, total._sums = self._counts.clone(), self._sums.clone()
+        if fabric.world_size > 1:
+            total._counts = fabric.all_reduce(total._counts, reduce_op="sum")
+            total._sums = fabric.all_reduce(total._sums, reduce_op="sum")
+        return total
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers that `from_dict` turns back into the same bits."""
-        return {"loss": self.loss.item(), "hits": self.hits.tolist()}
+    def to_dict(self) -> dict[str, int | float]:
+        """Return plain numbers that `fill` turns back into the same bits."""
+        counts, sums = self._names
+        return {
+            **dict(zip(counts, self._counts.tolist(), strict=True)),
+            **dict(zip(sums, self._sums.tolist(), strict=True)),
+        }
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any], device: torch.device) -> "Tally":
+    def fill(self, content: Mapping[str, int | float]) -> "Tally":
         """Undo `to_dict`."""
-        tally = cls(device)
-        tally.loss.fill_(content["loss"])
-        tally.hits.copy_(torch.tensor(content["hits"], dtype=torch.int64))
-        return tally
+        for names, kept in zip(self._names, (self._counts, self._sums), strict=True):
+            kept.copy_(torch.tensor([content[name] for name in names], dtype=kept.dtype))
+        return self

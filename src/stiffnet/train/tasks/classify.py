@@ -1,0 +1,98 @@
+"""Which class is it: the cross-entropy, and how often the label is among the first one or five."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet
+from stiffnet.errors import CheckpointError
+from stiffnet.network.load import LoadedModel
+from stiffnet.train.tasks.base import Judged, Network, Row, Task
+from stiffnet.words import few
+
+
+class Classify(Task):
+    """One label for each image."""
+
+    best = "test_top1"
+    counts = ("top1", "top5")
+    uses = ("label_smoothing",)
+
+    def outputs(self, data: ImageSet | ImageFolder) -> int:
+        """One logit for each class."""
+        return len(data.classes)
+
+    def classes(self, data: ImageSet | ImageFolder) -> tuple[str, ...]:
+        """In the order of the logits."""
+        return data.classes
+
+    def judge(self, network: Network, batch: tuple[Tensor, Tensor], *, training: bool) -> Judged:
+        """Compare the logits with the labels; labels are smoothed in training only."""
+        images, labels = batch
+        logits = logits_of(network(images))
+        smoothing = self.recipe.label_smoothing if training else 0.0
+        loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+        first = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
+        return Judged(len(labels), loss, {"top1": first[:, 0].sum(), "top5": first.sum()})
+
+    def check(self, loaded: LoadedModel, data: ImageSet | ImageFolder, output: Any) -> None:
+        """See that the network knows the classes of the data, in their order.
+
+        Raises:
+            CheckpointError: If it does not.
+        """
+        _check_classes(loaded, data.classes)
+        if (width := logits_of(output).shape[1]) != len(data.classes):
+            raise CheckpointError(
+                f"{loaded.name} has {width} outputs, and {data.name} has {len(data.classes)} "
+                "classes. Start from a network by its name."
+            )
+
+    def so_far(self, sums: Mapping[str, float]) -> str:
+        """Loss and accuracy."""
+        now = self.columns(sums)
+        return f"loss {now['loss']:.3f}  top-1 {now['top1']:.1%}"
+
+    def in_words(self, row: Row) -> str:
+        """Losses, and accuracies as percentages."""
+        return (
+            f"train loss {row['train_loss']:.4f}, top-1 {row['train_top1']:.2%}; "
+            f"test loss {row['test_loss']:.4f}, top-1 {row['test_top1']:.2%}, "
+            f"top-5 {row['test_top5']:.2%}"
+        )
+
+    def conclusion(self, last: Row, best: Row) -> str:
+        """Say the accuracy that counts first, the best one after it."""
+        return (
+            f"Test accuracy after the last epoch: {last['test_top1']:.2%} (top-5 "
+            f"{last['test_top5']:.2%}). Best epoch, chosen on the test set: {best['epoch']}, "
+            f"{best['test_top1']:.2%}."
+        )
+
+
+def logits_of(output: Any) -> Tensor:
+    """Return the main logits where a network also gives others for training."""
+    if isinstance(output, tuple):
+        output = output[0]
+    assert isinstance(output, Tensor)
+    return output
+
+
+def _check_classes(loaded: LoadedModel, classes: tuple[str, ...]) -> None:
+    if not loaded.classes or loaded.classes == classes:
+        return
+    if sorted(loaded.classes) == sorted(classes):
+        raise CheckpointError(
+            f"{loaded.name} knows the same classes as the data, in another order: "
+            f"{few(loaded.classes, 4)} there, {few(classes, 4)} here. Start from a network "
+            "by its name."
+        )
+    lacking = [name for name in classes if name not in loaded.classes]
+    adding = [name for name in loaded.classes if name not in classes]
+    raise CheckpointError(
+        f"{loaded.name} was trained on other classes than the data have: it does not know "
+        f"{few(lacking, 4)}, and the data lack {few(adding, 4)}. Start from a network by its name."
+    )
