@@ -543,6 +543,25 @@ def test_the_report_counts_what_both_networks_cost(monkeypatch):
     assert next(clock) == 2 * 2 * 3  # both networks, before and after, one pass more to warm up
 
 
+@pytest.mark.parametrize(
+    ("attention", "options"),
+    [("asr:se", {}), ("asr:se", {"branches": False}), (None, {"fuse": True})],
+    ids=["gates", "gates alone", "norms"],
+)
+def test_networks_run_only_as_often_as_the_proof_and_the_costs_need(attention, options):
+    model = create_model("resnet20_cifar", attention=attention).eval()
+    seen = []
+    model.register_forward_pre_hook(lambda m, args: seen.append((args[0].dtype, args[0].shape)))
+    fold(model, images(), passes=0, **options)
+    before_and_after = 2
+    assert collections.Counter(seen) == {
+        (torch.float32, (3, 3, 32, 32)): before_and_after,
+        (torch.float64, (2, 3, 32, 32)): before_and_after,
+        (torch.float64, (1, 3, 33, 33)): before_and_after,
+        (torch.float32, (1, 3, 32, 32)): before_and_after,  # what one image costs
+    }
+
+
 def test_that_nsi_changes_with_a_gate_is_said():
     gated = fold(resnet(), images(), passes=0).report
     assert gated.notes == (INDEX_CHANGES,)

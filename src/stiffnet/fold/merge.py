@@ -45,7 +45,11 @@ class Merging:
 
 
 def merge_norms(
-    model: nn.Module, args: Any, kwargs: Any, prove: Callable[[list[Change]], object]
+    model: nn.Module,
+    args: Any,
+    kwargs: Any,
+    prove: Callable[[list[Change]], object],
+    reading: Reading | None = None,
 ) -> Merging:
     """Merge every batch norm that directly follows a layer, and keeps what the network gives.
 
@@ -55,11 +59,12 @@ def merge_norms(
         kwargs: The same, by name.
         prove: Raises a `FoldError` where the network does not give what it gave, for the changes
             that were made so far.
+        reading: A pass of the network, where there was one already.
     """
     done = Merging()
     spoilt: dict[str, str] = {}
     while True:
-        reading = read(model, args, kwargs)
+        reading = reading or read(model, args, kwargs)
         merges: list[_Merge] = []
         done.left = {}
         for op in list(reading.ops.values()):
@@ -72,11 +77,16 @@ def merge_norms(
                     done.left[op.where] = str(reason)
         if not merges:
             return done
-        before = len(done.changes)
+        before, reading = len(done.changes), None
         _merge_those_that_hold(model, merges, done, spoilt, prove)
         done.left |= spoilt
         if len(done.changes) == before or not done.left:
             return done
+
+
+def batch_norms(model: nn.Module) -> list[str]:
+    """Paths of the norms that could be merged, as far as their class says."""
+    return [path for path, module in model.named_modules() if type(module) in NORMS]
 
 
 def _merge_those_that_hold(
