@@ -12,7 +12,7 @@ import torch
 
 from stiffnet.cli.main import main
 from stiffnet.network.export import PACKAGES
-from stiffnet.network.load import open_model
+from stiffnet.network.open import open_model
 from stiffnet.results.stiffness import StiffnessReport
 from tolerances import RTOL
 

@@ -3,7 +3,8 @@
 import torch
 
 from stiffnet.cli.results import facts_of
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.create import create_model
+from stiffnet.network.open import open_model
 
 
 def test_names_that_were_changed_are_noted_and_kept_with_the_result(tmp_path, capsys):

@@ -22,7 +22,7 @@ from stiffnet.attention.asr import asr
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attach, attached
-from stiffnet.network.load import create_model
+from stiffnet.network.create import create_model
 from stiffnet.network.positions import Position, register_positions
 from stiffnet.results.fold import INDEX_CHANGES
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from stiffnet.backbones.cifar_resnet import Block, CifarResNet, projection
-from stiffnet.backbones.small_images import register
+from stiffnet.backbones.own_model import OwnModel
 from stiffnet.errors import FoldError
 
 SHARE = 1 / 3  # initial weight of each branch's norm, as the authors have it on CIFAR
@@ -86,12 +86,14 @@ class AsymmetricBlock(Block):
 
 VARIANTS = {f"acresnet{6 * n + 2}_cifar": n for n in (9, 18, 27)}
 
-for _name, _blocks in VARIANTS.items():
-    register(
-        _name,
-        partial(CifarResNet, AsymmetricBlock, _blocks, stem=AsymmetricConv),
-        f"Three stages of {_blocks} AsymmetricBlocks for 32-pixel images.",
+MODELS = [
+    OwnModel(
+        name,
+        partial(CifarResNet, AsymmetricBlock, blocks, stem=AsymmetricConv),
+        f"Three stages of {blocks} AsymmetricBlocks for 32-pixel images.",
         first_conv=tuple(f"conv1.{branch}.conv" for branch in BRANCHES),
         classifier="fc",
         last_map=8,
     )
+    for name, blocks in VARIANTS.items()
+]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from stiffnet.data.images import ImageSet
-    from stiffnet.network.load import LoadedModel
+    from stiffnet.network.loaded import LoadedModel
     from stiffnet.network.model_folder import Fact
     from stiffnet.report.folded import FoldView
     from stiffnet.results.stiffness import StiffnessReport
@@ -47,7 +47,7 @@ def demo(
     from stiffnet.cli.results import check_places
     from stiffnet.data.digits import digits
     from stiffnet.files import atomic_write_all
-    from stiffnet.network.load import open_model
+    from stiffnet.network.open import open_model
     from stiffnet.report.findings import plain
     from stiffnet.report.folded import saving
     from stiffnet.report.text import number
@@ -124,7 +124,7 @@ def _fold(
     from stiffnet.fold.cost import costs
     from stiffnet.fold.fold import fold
     from stiffnet.network.folded import write_folded
-    from stiffnet.network.load import open_model
+    from stiffnet.network.open import open_model
     from stiffnet.report.folded import FoldView, Form
 
     [(images, _)] = test.batches(trained.preparation, batch_size=TIMED, limit=TIMED)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from stiffnet.network.export import ExportReport
-    from stiffnet.network.load import LoadedModel
+    from stiffnet.network.loaded import LoadedModel
     from stiffnet.network.model_folder import Fact
 
 RANDOM = 8  # made-up images that the fold is compared on, beside real ones
@@ -50,7 +50,7 @@ def fold(
     from stiffnet.fold.fold import STAGES, fold as run
     from stiffnet.network.export import export_onnx, export_program, require_onnx
     from stiffnet.network.folded import write_folded
-    from stiffnet.network.load import open_model
+    from stiffnet.network.open import open_model
 
     model_folder, default = places(source)
     folder = out or default

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stiffnet.data.folder import ImageFolder
     from stiffnet.data.images import ImageSet
     from stiffnet.network.classes import Judging
-    from stiffnet.network.load import LoadedModel
+    from stiffnet.network.loaded import LoadedModel
 
 
 def measure(
@@ -113,7 +113,9 @@ def _open(
     seed: int,
 ) -> "LoadedModel":
     """Open the network, with as many classes as the data where nothing else decides."""
-    from stiffnet.network.load import PRETRAINED, is_model_name, open_model
+    from stiffnet.network.model_names import is_model_name
+    from stiffnet.network.open import open_model
+    from stiffnet.network.pretrained import PRETRAINED
 
     outputs: int | None = num_classes or None
     if outputs is None and weights != PRETRAINED and is_model_name(model):

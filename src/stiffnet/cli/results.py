@@ -12,7 +12,7 @@ from stiffnet.cli.progress import note
 if TYPE_CHECKING:
     from rich.console import RichCast
 
-    from stiffnet.network.load import LoadedModel
+    from stiffnet.network.loaded import LoadedModel
 
 SIGNS = {".json": '"format": "stiffnet ', ".html": " · stiffnet</title>"}  # of files of ours
 

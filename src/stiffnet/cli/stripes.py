@@ -39,7 +39,8 @@ def stripes(
     from stiffnet.cli.fold import places
     from stiffnet.cli.results import check_places, facts_of, file_name, show
     from stiffnet.data import open_data
-    from stiffnet.network.load import is_model_name, open_model
+    from stiffnet.network.model_names import is_model_name
+    from stiffnet.network.open import open_model
     from stiffnet.observe.growth import growth as follow
     from stiffnet.observe.stripes import stripes as look
     from stiffnet.results.stripes import page

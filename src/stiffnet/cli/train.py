@@ -169,7 +169,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _told(result: "Result", recipe: "Recipe") -> str:
     from stiffnet.cli.results import as_argument
-    from stiffnet.network.folded import split_attention
+    from stiffnet.network.attention_text import split_attention
 
     last, best = result.history[-1], result.best
     _, constant = split_attention(recipe.attention)

@@ -15,7 +15,8 @@ import torchvision
 
 from stiffnet.data.classes import ClassNames, Mismatch, few, match_classes
 from stiffnet.errors import DataError
-from stiffnet.network.load import PRETRAINED, LoadedModel
+from stiffnet.network.loaded import LoadedModel
+from stiffnet.network.pretrained import PRETRAINED
 
 DATA = "data"  # the data's own classes, in their order
 IMAGENET = "imagenet"

@@ -11,10 +11,10 @@ from lightning_fabric import Fabric
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
 from stiffnet.files import atomic_write
+from stiffnet.network.stem import stem_warning
 from stiffnet.network.values import choosers, step_sizes
 from stiffnet.observe.measure import measure
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
