@@ -8,7 +8,7 @@ from stiffnet.cli.main import main
 from stiffnet.data.digits import digits
 from stiffnet.data.images import Preparation
 from stiffnet.errors import FoldError
-from stiffnet.network import folded
+from stiffnet.network import folded_folder
 from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
 from stiffnet.network.open import open_model
@@ -67,14 +67,14 @@ def test_the_accuracy_of_a_form_is_not_that_of_another(trained, tmp_path, monkey
     test = digits("test")
     after = demo._look(trained.model, trained, test, "random")
 
-    write = folded.write_folded
+    write = folded_folder.write_folded
 
     def write_other(path, model, changes, **kwargs):
         with torch.no_grad():
             next(p for n, p in model.named_parameters() if n.endswith("fc.bias"))[3] += 1e6
         return write(path, model, changes, **kwargs)
 
-    monkeypatch.setattr(folded, "write_folded", write_other)
+    monkeypatch.setattr(folded_folder, "write_folded", write_other)
     made = demo._fold(trained, after, test, tmp_path / "folded", source=tmp_path / "final")
     threes = float((torch.as_tensor(test.labels) == 3).double().mean())
     assert made.forms[1].accuracy == threes != made.forms[0].accuracy

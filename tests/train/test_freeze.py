@@ -10,7 +10,7 @@ from stiffnet.errors import DataError, StepError
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attached
 from stiffnet.network.create import create_model
-from stiffnet.network.values import step_sizes
+from stiffnet.network.step_sizes import step_sizes
 from stiffnet.train.freeze import freeze_attention
 
 

@@ -123,7 +123,7 @@ def _fold(
     """Write the folded network, and run it as it was written, beside the trained and the fused."""
     from stiffnet.fold.cost import costs
     from stiffnet.fold.fold import fold
-    from stiffnet.network.folded import write_folded
+    from stiffnet.network.folded_folder import write_folded
     from stiffnet.network.open import open_model
     from stiffnet.report.folded import FoldView, Form
 

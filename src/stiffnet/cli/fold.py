@@ -49,7 +49,7 @@ def fold(
     from stiffnet.files import check_writable
     from stiffnet.fold.fold import STAGES, fold as run
     from stiffnet.network.export import export_onnx, export_program, require_onnx
-    from stiffnet.network.folded import write_folded
+    from stiffnet.network.folded_folder import write_folded
     from stiffnet.network.open import open_model
 
     model_folder, default = places(source)
@@ -149,7 +149,7 @@ def _spelled(path: Path) -> str:
 def _check_files(folder: Path, **files: Path | None) -> None:
     from stiffnet.errors import ExportError, FoldError, StorageError
     from stiffnet.files import check_writable
-    from stiffnet.network.exported import refuse_replacing
+    from stiffnet.network.export_mark import refuse_replacing
     from stiffnet.network.model_folder import MANIFEST, WEIGHTS
     from stiffnet.network.structure import STRUCTURE
 

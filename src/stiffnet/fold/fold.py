@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.branches import fold_branches
 from stiffnet.fold.caches import own_caches
 from stiffnet.fold.copies import copied, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
-from stiffnet.fold.merge import batch_norms, merge_norms
+from stiffnet.fold.merge_norms import batch_norms, merge_norms
+from stiffnet.fold.parallel_branches import fold_branches
 from stiffnet.fold.proof import Proof
 from stiffnet.network.attach import Attachment
 from stiffnet.network.deployed import Change, with_branches

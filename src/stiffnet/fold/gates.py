@@ -14,7 +14,7 @@ from stiffnet.fold.commute import ways
 from stiffnet.fold.factors import Factors, all_factors
 from stiffnet.fold.operations import Reading, Refusal, frames_of, has_hooks
 from stiffnet.network.attach import Attachment, attached
-from stiffnet.network.gated import take_out
+from stiffnet.network.gated_block import take_out
 from stiffnet.network.norm_exchange import put_back
 from stiffnet.results.fold import Folded
 

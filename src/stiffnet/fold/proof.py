@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
-from stiffnet.fold.operations import Reading, mapped
-from stiffnet.fold.selection import before_choice
-from stiffnet.fold.verify import (
+from stiffnet.fold.before_choice import before_choice
+from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
     Outcome,
@@ -25,6 +23,8 @@ from stiffnet.fold.verify import (
     tolerance,
     unchanged,
 )
+from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
+from stiffnet.fold.operations import Reading, mapped
 from stiffnet.network.deployed import Change
 from stiffnet.results.fold import Folded, as_folded
 from stiffnet.trajectory.batch import resized

@@ -13,14 +13,14 @@ from torch._dynamo import OptimizedModule
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import StepError, UnknownNameError
-from stiffnet.network.edits import Gate
+from stiffnet.network.attach_proof import prove
 from stiffnet.network.example import example_for
-from stiffnet.network.gated import Gated, gates_of, keep_in_python, put, take_out
+from stiffnet.network.gate_places import Socket, Sockets, position_sockets, refusal, step_sockets
+from stiffnet.network.gated_block import Gated, gates_of, keep_in_python, put, take_out
+from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
-from stiffnet.network.proof import prove
-from stiffnet.network.sockets import Socket, Sockets, position_sockets, refusal, step_sockets
-from stiffnet.network.source import Unreadable
+from stiffnet.network.source_edits import Gate
 from stiffnet.network.where import Where
 from stiffnet.registry import unknown
 from stiffnet.trajectory.batch import as_arguments, resized

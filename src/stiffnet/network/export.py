@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
-from stiffnet.network.exported import ABOUT, MARK, refuse_replacing
+from stiffnet.network.export_mark import ABOUT, MARK, refuse_replacing
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run, unready
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from stiffnet.attention import Attention
 from stiffnet.errors import StepError
-from stiffnet.network.sockets import refusal
+from stiffnet.network.gate_places import refusal
 from stiffnet.network.where import Where, chosen, matches
 from stiffnet.trajectory.graph import ADDITIONS, Frame, Node, Watch
 from stiffnet.trajectory.steps import Step

@@ -15,7 +15,7 @@ from stiffnet.data.images import part_of
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
 from stiffnet.files import atomic_write
 from stiffnet.network.stem import stem_warning
-from stiffnet.network.values import choosers, step_sizes
+from stiffnet.network.step_sizes import choosers, step_sizes
 from stiffnet.observe.measure import measure
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (

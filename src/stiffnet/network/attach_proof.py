@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stiffnet.network.edits import EVERY, Gate, Spot
-from stiffnet.network.gated import gates_of, keep_in_python, put
-from stiffnet.network.source import Unreadable
+from stiffnet.network.gated_block import gates_of, keep_in_python, put
+from stiffnet.network.method_source import Unreadable
+from stiffnet.network.source_edits import EVERY, Gate, Spot
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.places import Line, Places
 from stiffnet.trajectory.wrappers import own_chance, plain_run

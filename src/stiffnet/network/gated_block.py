@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from stiffnet.errors import StepError
-from stiffnet.network.edits import EVERY, Gate, with_gates
-from stiffnet.network.source import Method, Unreadable, method_of_class
+from stiffnet.network.method_source import Method, Unreadable, method_of_class
+from stiffnet.network.source_edits import EVERY, Gate, with_gates
 
 CHILD = "step_size"
 """Name of a gate among the children of its block; the second step's is ``step_size1``, and a second

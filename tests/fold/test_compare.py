@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.fold import fold
-from stiffnet.fold.selection import before_choice
-from stiffnet.fold.verify import (
+from stiffnet.fold.before_choice import before_choice
+from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
     Outcome,
@@ -20,6 +19,7 @@ from stiffnet.fold.verify import (
     scaled_error,
     unchanged,
 )
+from stiffnet.fold.fold import fold
 from stiffnet.results.fold import Folded
 from tolerances import RTOL
 
