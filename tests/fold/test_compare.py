@@ -16,15 +16,15 @@ from stiffnet.fold.compare import (
     comparable,
     compare,
     ran,
-    scaled_error,
     unchanged,
 )
 from stiffnet.fold.fold import fold
+from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
 from tolerances import RTOL
 
-from .test_branches import Deploys
 from .test_fold import images, trained
+from .test_parallel_branches import Deploys
 
 NAN = math.nan
 

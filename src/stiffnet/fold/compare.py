@@ -1,6 +1,5 @@
 """Two networks run on the same example, and how far they are apart."""
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
+from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
 from stiffnet.trajectory.graph import tensors_in
 from stiffnet.trajectory.wrappers import plain_run
@@ -184,25 +184,6 @@ def _not_finite(outcome: Outcome) -> str | None:
         if not all(bool(tensor.isfinite().all()) for tensor in values):
             return place
     return None
-
-
-def scaled_error(expected: Sequence[Tensor], result: Sequence[Tensor]) -> float:
-    """Largest difference in a tensor over its largest number.
-
-    Infinite where shapes differ, and NaN wherever one of the differences is.
-    """
-    if [t.shape for t in expected] != [t.shape for t in result]:
-        return math.inf
-    errors = [_tensor_error(*pair) for pair in zip(expected, result, strict=True)]
-    return math.nan if any(map(math.isnan, errors)) else max(errors, default=0.0)
-
-
-def _tensor_error(expected: Tensor, result: Tensor) -> float:
-    if not expected.numel():
-        return 0.0
-    largest = float(expected.double().abs().max())
-    error = float((expected.double() - result.double()).abs().max())
-    return error / largest if largest else error
 
 
 def unchanged(folded: Sequence[Folded], made: nn.Module) -> list[str]:

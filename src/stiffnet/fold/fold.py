@@ -13,10 +13,10 @@ from stiffnet.fold.copies import copied, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
-from stiffnet.fold.parallel_branches import fold_branches
+from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
 from stiffnet.network.attach import Attachment
-from stiffnet.network.deployed import Change, with_branches
+from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
 from stiffnet.results.fold import FoldReport, FoldResult, Refused, as_folded
 from stiffnet.trajectory.batch import as_arguments
@@ -99,7 +99,7 @@ def _fold(
 ) -> FoldResult:
     constant, varying = gates_of(model)
     places = [sits.name for sits in constant]
-    places += with_branches(model) if branches else []
+    places += with_parallel_branches(model) if branches else []
     places += batch_norms(model) if fuse else []
     proof = Proof(model, args, kwargs, places, closely=fuse or bool(constant))
     work, reading = proof.work, proof.reading
@@ -110,7 +110,7 @@ def _fold(
     tell()
     joined: list[Change] = []
     if branches:
-        work, joined, left = fold_branches(work, [item.name for item in refused])
+        work, joined, left = fold_parallel_branches(work, [item.name for item in refused])
         refused += [Refused(path, reason) for path, reason in left.items()]
 
     def prove(merged: list[Change]) -> None:

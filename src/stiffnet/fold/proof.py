@@ -19,13 +19,13 @@ from stiffnet.fold.compare import (
     comparable,
     compare,
     ran,
-    scaled_error,
     tolerance,
     unchanged,
 )
 from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
 from stiffnet.fold.operations import Reading, mapped
 from stiffnet.network.deployed import Change
+from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded, as_folded
 from stiffnet.trajectory.batch import resized
 

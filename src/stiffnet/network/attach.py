@@ -12,7 +12,7 @@ from torch._dynamo import OptimizedModule
 
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
-from stiffnet.errors import StepError, UnknownNameError
+from stiffnet.errors import NoStepsError, StepError, UnknownNameError
 from stiffnet.network.attach_proof import prove
 from stiffnet.network.example import example_for
 from stiffnet.network.gate_places import Socket, Sockets, position_sockets, refusal, step_sockets
@@ -221,20 +221,15 @@ def _name(maker: Maker) -> str:
     return getattr(maker, "__name__", type(maker).__name__)
 
 
-_NO_STEPS = "has no residual steps"
-
-
 def _steps(model: nn.Module, args: Any, kwargs: Any, *, needed: bool = True) -> list[Step]:
     try:
         return steps_of_call(model, args, kwargs)
-    except StepError as error:
-        if _NO_STEPS not in str(error):
-            raise
+    except NoStepsError as error:
         if not needed:
             return []
-        raise StepError(
-            f"{type(model).__name__} {_NO_STEPS} to attach to, and no named positions. Say where "
-            "modules go in it with `register_positions`."
+        raise NoStepsError(
+            f"{type(model).__name__} has no residual steps to attach to, and no named positions. "
+            "Say where modules go in it with `register_positions`."
         ) from error
 
 
