@@ -12,7 +12,7 @@ import torch
 
 import stiffnet
 from stiffnet.data import open_splits
-from stiffnet.network.load import open_model
+from stiffnet.network.open import open_model
 
 
 def main() -> None:

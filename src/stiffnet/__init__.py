@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         attached as attached,
         detach as detach,
     )
-    from stiffnet.network.load import create_model as create_model
+    from stiffnet.network.create import create_model as create_model
     from stiffnet.network.positions import (
         Position as Position,
         register_positions as register_positions,
@@ -59,7 +59,7 @@ _HOME = {
     "asr": "stiffnet.attention.asr",
     "attach": "stiffnet.network.attach",
     "attached": "stiffnet.network.attach",
-    "create_model": "stiffnet.network.load",
+    "create_model": "stiffnet.network.create",
     "detach": "stiffnet.network.attach",
     "first_differences": "stiffnet.observe.epochs",
     "fold": "stiffnet.fold.fold",

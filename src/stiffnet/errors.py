@@ -14,6 +14,10 @@ class StepError(StiffnetError, ValueError):
     """A network whose steps cannot be found, or a step that cannot be measured or gated."""
 
 
+class NoStepsError(StepError):
+    """A network without residual steps."""
+
+
 class NonFiniteError(StepError):
     """A state or a rate that is NaN, infinite or of norm zero, so that no index exists."""
 

@@ -8,7 +8,7 @@ from stiffnet.attention import ATTENTION
 from stiffnet.attention.adaptors import ADAPTORS
 from stiffnet.attention.asr import asr
 from stiffnet.network.attach import attached
-from stiffnet.network.load import create_model
+from stiffnet.network.create import create_model
 
 WIDTHS = (64,) * 18 + (128,) * 18 + (256,) * 18  # the steps of a ResNet-164
 NORMS = (16, *18 * (16, 16, 64), *18 * (32, 32, 128), *18 * (64, 64, 256))  # none of shortcuts

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-import stiffnet.backbones  # noqa: F401  # timm knows our names from here on
+import stiffnet.network.own_models  # noqa: F401  # timm knows our names from here on
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from stiffnet.backbones.cifar_acnet import BRANCHES, VARIANTS, AsymmetricBlock, AsymmetricConv
+from stiffnet.backbones.cifar_acnet import PARALLEL, VARIANTS, AsymmetricBlock, AsymmetricConv
 from stiffnet.backbones.cifar_resnet import CifarResNet
 from stiffnet.trajectory.steps import steps
 from tolerances import RTOL
@@ -40,7 +40,7 @@ def test_the_branches_are_one_convolution_with_a_stronger_cross(stride, size):
         "vertical": (slice(None), slice(1, 2)),
         "horizontal": (slice(1, 2), slice(None)),
     }
-    for name in BRANCHES:
+    for name in PARALLEL:
         conv, norm = block.get_submodule(f"{name}.conv"), block.get_submodule(f"{name}.norm")
         scale = norm.weight / (norm.running_var + norm.eps).sqrt()
         kernel[:, :, *rows_and_columns[name]] += conv.weight * scale[:, None, None, None]
@@ -52,7 +52,7 @@ def test_the_branches_are_one_convolution_with_a_stronger_cross(stride, size):
 
 def test_the_branches_are_found_by_their_names():
     block = AsymmetricConv(2, 3)
-    assert [name for name, _ in block.named_children()] == list(BRANCHES)
+    assert [name for name, _ in block.named_children()] == list(PARALLEL)
     for branch in block.children():
         assert [(name, type(m)) for name, m in branch.named_children()] == [
             ("conv", nn.Conv2d), ("norm", nn.BatchNorm2d),

@@ -4,9 +4,13 @@ import pytest
 import timm
 import torch
 
-from stiffnet.backbones import CIFAR_RESNETS
 from stiffnet.backbones.cifar_acnet import AsymmetricBlock
-from stiffnet.backbones.cifar_resnet import BasicBlock, Bottleneck, PreActBottleneck
+from stiffnet.backbones.cifar_resnet import (
+    VARIANTS as CIFAR_RESNETS,
+    BasicBlock,
+    Bottleneck,
+    PreActBottleneck,
+)
 from stiffnet.trajectory.steps import steps
 
 PARAMETERS = {  # with 10 classes, from the authors' code and by hand

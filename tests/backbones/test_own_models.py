@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import stiffnet
-from stiffnet.backbones import OWN_MODELS, small_images
+from stiffnet.backbones import FAMILIES, OWN_MODELS
 from stiffnet.errors import StepError
 from stiffnet.trajectory.steps import steps
 from tolerances import RTOL
@@ -46,9 +46,8 @@ def parameters(model):
 
 
 def test_the_table_is_what_timm_was_told():
-    assert len(set(OWN_MODELS)) == len(OWN_MODELS)
-    assert set(OWN_MODELS) == set(small_images.default_cfgs)
-    assert set(OWN_MODELS) <= set(timm.list_models())
+    assert set(OWN_MODELS) == set(timm.list_models(module="own_models"))
+    assert sum(len(family.MODELS) for family in FAMILIES) == len(OWN_MODELS)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -14,8 +14,10 @@ from PIL import Image
 from stiffnet.cli.main import main
 from stiffnet.data.folder import image_folder
 from stiffnet.data.images import Preparation
-from stiffnet.network.load import create_model, open_model, preparation_of
+from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
+from stiffnet.network.open import open_model
+from stiffnet.network.preparation import preparation_of
 from stiffnet.results.stiffness import StiffnessReport
 
 

@@ -14,8 +14,8 @@ import torch
 
 from stiffnet.cli.main import main
 from stiffnet.network.export import PACKAGES
-from stiffnet.network.load import open_model
 from stiffnet.network.model_folder import MANIFEST, WEIGHTS
+from stiffnet.network.open import open_model
 from stiffnet.network.structure import STRUCTURE
 from stiffnet.results.stiffness import StiffnessReport
 from tolerances import RTOL

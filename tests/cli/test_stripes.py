@@ -8,8 +8,9 @@ import pytest
 
 from stiffnet.cli.main import main
 from stiffnet.data import open_data
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
+from stiffnet.network.open import open_model
 from stiffnet.observe.epochs import stripes_over_epochs
 from stiffnet.observe.stripes import stripes
 from stiffnet.results.stripes import StripeReport

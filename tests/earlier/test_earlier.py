@@ -12,7 +12,7 @@ import stiffnet
 from earlier.tiny import register
 from stiffnet.cli.main import main
 from stiffnet.data import open_data
-from stiffnet.network.load import open_model
+from stiffnet.network.open import open_model
 
 HERE = Path(__file__).parent
 register()

@@ -22,7 +22,7 @@ from stiffnet.attention.asr import asr
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attach, attached
-from stiffnet.network.load import create_model
+from stiffnet.network.create import create_model
 from stiffnet.network.positions import Position, register_positions
 from stiffnet.results.fold import INDEX_CHANGES
 
@@ -543,6 +543,25 @@ def test_the_report_counts_what_both_networks_cost(monkeypatch):
     assert report.after.parameters == 4 * 3 * 9 + 4 + 4 * 36 * 5 + 5
     assert (report.before.seconds, report.after.seconds) == (1.0, 1.0)
     assert next(clock) == 2 * 2 * 3  # both networks, before and after, one pass more to warm up
+
+
+@pytest.mark.parametrize(
+    ("attention", "options"),
+    [("asr:se", {}), ("asr:se", {"branches": False}), (None, {"fuse": True})],
+    ids=["gates", "gates alone", "norms"],
+)
+def test_networks_run_only_as_often_as_the_proof_and_the_costs_need(attention, options):
+    model = create_model("resnet20_cifar", attention=attention).eval()
+    seen = []
+    model.register_forward_pre_hook(lambda m, args: seen.append((args[0].dtype, args[0].shape)))
+    fold(model, images(), passes=0, **options)
+    before_and_after = 2
+    assert collections.Counter(seen) == {
+        (torch.float32, (3, 3, 32, 32)): before_and_after,
+        (torch.float64, (2, 3, 32, 32)): before_and_after,
+        (torch.float64, (1, 3, 33, 33)): before_and_after,
+        (torch.float32, (1, 3, 32, 32)): before_and_after,  # what one image costs
+    }
 
 
 def test_that_nsi_changes_with_a_gate_is_said():

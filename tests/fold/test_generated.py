@@ -8,8 +8,8 @@ import torch
 
 from fold.generated import Chain, generate
 from stiffnet.attention.asr import ConstantGate
+from stiffnet.fold.compare import TOLERANCES
 from stiffnet.fold.fold import fold
-from stiffnet.fold.verify import TOLERANCES
 
 SHARE = 25
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from stiffnet.attention import ATTENTION
 from stiffnet.fold.fold import fold
-from stiffnet.network.load import create_model
+from stiffnet.network.create import create_model
 from tolerances import RTOL
 
 from .test_fold import assert_same

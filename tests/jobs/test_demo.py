@@ -9,8 +9,9 @@ from stiffnet.data.images import Preparation
 from stiffnet.errors import FoldError
 from stiffnet.jobs import demo
 from stiffnet.jobs.watching import SILENT
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
+from stiffnet.network.open import open_model
 from tolerances import RTOL
 
 OPTIONS = {"num_classes": 10, "in_chans": 1, "attention": demo.ATTENTION}

@@ -17,7 +17,8 @@ from stiffnet.jobs.measure import measure
 from stiffnet.jobs.stripes import stripes
 from stiffnet.jobs.train import train
 from stiffnet.jobs.watching import Watcher
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.create import create_model
+from stiffnet.network.open import open_model
 from stiffnet.train.run import Audience
 from tolerances import RTOL
 

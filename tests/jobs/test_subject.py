@@ -9,8 +9,9 @@ from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, StorageError, UnknownNameError
 from stiffnet.jobs.subject import as_argument, facts_of, remarks_on, subject_of
 from stiffnet.network.classes import known_classes
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
+from stiffnet.network.open import open_model
 from stiffnet.train.run_folder import RunFolder
 
 

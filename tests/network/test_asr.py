@@ -15,9 +15,9 @@ from stiffnet.attention.asr import ConstantGate, ConstantIEBN, asr
 from stiffnet.cli.main import main
 from stiffnet.errors import RecipeError, StepError, UnknownNameError
 from stiffnet.network.attach import attach, attached, detach
-from stiffnet.network.load import create_model
-from stiffnet.network.spelling import read_attention
-from stiffnet.network.values import step_sizes
+from stiffnet.network.attention_text import read_attention
+from stiffnet.network.create import create_model
+from stiffnet.network.step_sizes import step_sizes
 from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import steps
 from tolerances import RTOL

@@ -13,7 +13,7 @@ from stiffnet.attention import SE
 from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.network import positions as table
 from stiffnet.network.attach import attach, attached, detach
-from stiffnet.network.channels import LARGER, channel_axis, steady_axis
+from stiffnet.network.channel_axis import LARGER, channel_axis, steady_axis
 from stiffnet.network.example import example_for
 from stiffnet.network.positions import Position, register_positions
 from stiffnet.network.where import top_k

@@ -11,7 +11,7 @@ from stiffnet.data.classes import ClassNames
 from stiffnet.data.images import Preparation
 from stiffnet.errors import DataError
 from stiffnet.network.classes import DATA, imagenet, judging, known_classes
-from stiffnet.network.load import LoadedModel
+from stiffnet.network.loaded import LoadedModel
 
 WORDNET = timm.data.ImageNetInfo("imagenet-1k").label_names()
 

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, UnsafeFileError
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.create import create_model
+from stiffnet.network.open import open_model
 from stiffnet.network.weights import load_weights
 
 SUFFIXES = [".pth", ".pt", ".bin", ".safetensors"]

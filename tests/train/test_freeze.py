@@ -9,8 +9,8 @@ from torch import nn
 from stiffnet.errors import DataError, StepError
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attached
-from stiffnet.network.load import create_model
-from stiffnet.network.values import step_sizes
+from stiffnet.network.create import create_model
+from stiffnet.network.step_sizes import step_sizes
 from stiffnet.train.freeze import freeze_attention
 
 

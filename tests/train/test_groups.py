@@ -5,7 +5,7 @@ import timm
 import torch
 from torch import nn
 
-import stiffnet.backbones  # noqa: F401
+import stiffnet.network.own_models  # noqa: F401  # timm knows our names from here on
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.train.groups import parameter_groups
 

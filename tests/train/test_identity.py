@@ -10,7 +10,7 @@ from PIL import Image
 
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import CheckpointError, DataError, RecipeError
-from stiffnet.network.load import open_model
+from stiffnet.network.open import open_model
 from stiffnet.train import build
 from stiffnet.train.identity import FORMAT, RUN, Identity, read_identity
 from stiffnet.train.recipe import Recipe

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.order import epoch_batches
-from stiffnet.network.load import open_model
+from stiffnet.network.open import open_model
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import run
 from tolerances import RTOL

@@ -8,7 +8,7 @@ import timm
 import torch
 from torch import nn
 
-import stiffnet.backbones  # noqa: F401
+import stiffnet.network.own_models  # noqa: F401  # timm knows our names from here on
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.train.noise import Noise, add_batch_noise, add_noise, set_step
 from stiffnet.train.synced_norms import plain, synchronise

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stiffnet.errors import UnknownNameError
-from stiffnet.network.load import is_model_name
+from stiffnet.network.model_names import is_model_name
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipes import RECIPES
 

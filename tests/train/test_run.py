@@ -17,9 +17,10 @@ from stiffnet.errors import (
 )
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attached
-from stiffnet.network.folded import write_folded
-from stiffnet.network.load import create_model, open_model
+from stiffnet.network.create import create_model
+from stiffnet.network.folded_folder import write_folded
 from stiffnet.network.model_folder import read_folder
+from stiffnet.network.open import open_model
 from stiffnet.train.checkpoint import checkpoints
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import build_recipe

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, fx, nn
 
-from stiffnet.attention.affine import norms_to_affine
+from stiffnet.attention.norm_affine import norms_to_affine
 from stiffnet.errors import StepError, UnknownNameError
 from stiffnet.registry import unknown
 

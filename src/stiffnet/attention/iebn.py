@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from stiffnet.attention.base import Attention, sigmoid
 from stiffnet.attention.ie import InstanceAffine
+from stiffnet.batch_norms import PLAIN, REPLACEABLE
 from stiffnet.errors import StepError
 
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
-_PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def batch_normed(
@@ -173,12 +173,12 @@ def whole_norm(norm: nn.Module) -> Norm:
     Raises:
         StepError: If not.
     """
-    if type(norm) not in (*_PLAIN, BatchNormAct2d):
+    if type(norm) not in REPLACEABLE:
         raise StepError(
             f"IEBN takes the place of a BatchNorm, and this is a {type(norm).__name__}; leave "
             "it out, or use 'ie' on the steps instead."
         )
-    assert isinstance(norm, _PLAIN)
+    assert isinstance(norm, PLAIN)
     if not norm.affine or norm.running_mean is None:
         raise StepError(
             "IEBN takes the place of a BatchNorm with weight, shift and running statistics, "

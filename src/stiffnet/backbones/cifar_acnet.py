@@ -14,28 +14,28 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from stiffnet.backbones.cifar_resnet import Block, CifarResNet, projection
-from stiffnet.backbones.small_images import register
+from stiffnet.backbones.own_model import OwnModel
 from stiffnet.errors import FoldError
 
-SHARE = 1 / 3  # initial weight of each branch's norm, as the authors have it on CIFAR
-BRANCHES = ("square", "vertical", "horizontal")
+SHARE = 1 / 3  # initial weight of the norm of each of them, as the authors have it on CIFAR
+PARALLEL = ("square", "vertical", "horizontal")
 
 
 class AsymmetricConv(nn.Module):
     """A 3×3, a 3×1 and a 1×3 convolution of one input, each with a norm of its own, summed.
 
-    In evaluation the sum is a single 3×3 convolution. Its branches are children called `square`,
+    In evaluation the sum is a single 3×3 convolution. Its parts are children called `square`,
     `vertical` and `horizontal`, each a `conv` followed by a `norm`.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
-        self.square = _branch(inputs, outputs, (3, 3), stride)
-        self.vertical = _branch(inputs, outputs, (3, 1), stride)
-        self.horizontal = _branch(inputs, outputs, (1, 3), stride)
+        self.square = _conv_and_norm(inputs, outputs, (3, 3), stride)
+        self.vertical = _conv_and_norm(inputs, outputs, (3, 1), stride)
+        self.horizontal = _conv_and_norm(inputs, outputs, (1, 3), stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Sum the branches."""
+        """Sum the three."""
         total: Tensor = self.square(x) + self.vertical(x) + self.horizontal(x)
         return total
 
@@ -46,7 +46,7 @@ class AsymmetricConv(nn.Module):
                 "An AsymmetricConv in training is no single convolution: its norms use the batch. "
                 "Call `eval()` first."
             )
-        joined = (fuse_conv_bn_eval(*getattr(self, name)) for name in BRANCHES)
+        joined = (fuse_conv_bn_eval(*getattr(self, name)) for name in PARALLEL)
         made: nn.Conv2d = next(joined)
         others = list(joined)
         assert made.bias is not None
@@ -58,7 +58,9 @@ class AsymmetricConv(nn.Module):
         return made
 
 
-def _branch(inputs: int, outputs: int, kernel: tuple[int, int], stride: int) -> nn.Sequential:
+def _conv_and_norm(
+    inputs: int, outputs: int, kernel: tuple[int, int], stride: int
+) -> nn.Sequential:
     padding = (kernel[0] // 2, kernel[1] // 2)
     conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
     norm = nn.BatchNorm2d(outputs)
@@ -86,12 +88,14 @@ class AsymmetricBlock(Block):
 
 VARIANTS = {f"acresnet{6 * n + 2}_cifar": n for n in (9, 18, 27)}
 
-for _name, _blocks in VARIANTS.items():
-    register(
-        _name,
-        partial(CifarResNet, AsymmetricBlock, _blocks, stem=AsymmetricConv),
-        f"Three stages of {_blocks} AsymmetricBlocks for 32-pixel images.",
-        first_conv=tuple(f"conv1.{branch}.conv" for branch in BRANCHES),
+MODELS = [
+    OwnModel(
+        name,
+        partial(CifarResNet, AsymmetricBlock, blocks, stem=AsymmetricConv),
+        f"Three stages of {blocks} AsymmetricBlocks for 32-pixel images.",
+        first_conv=tuple(f"conv1.{part}.conv" for part in PARALLEL),
         classifier="fc",
         last_map=8,
     )
+    for name, blocks in VARIANTS.items()
+]

@@ -9,7 +9,7 @@ from typing import Any
 from timm.models._efficientnet_builder import decode_arch_def
 from timm.models.efficientnet import EfficientNet
 
-from stiffnet.backbones.small_images import register
+from stiffnet.backbones.own_model import OwnModel
 
 MOBILENET = "mobilenet_cifar"
 STAGES = (  # blocks, stride of the first, width
@@ -31,11 +31,13 @@ def cifar_mobilenet(**options: Any) -> EfficientNet:
     return model
 
 
-register(
-    MOBILENET,
-    cifar_mobilenet,
-    "timm's MobileNet v1 for 32-pixel images.",
-    first_conv="conv_stem",
-    classifier="classifier",
-    last_map=2,
-)
+MODELS = [
+    OwnModel(
+        MOBILENET,
+        cifar_mobilenet,
+        "timm's MobileNet v1 for 32-pixel images.",
+        first_conv="conv_stem",
+        classifier="classifier",
+        last_map=2,
+    )
+]

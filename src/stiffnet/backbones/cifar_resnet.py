@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from stiffnet.backbones.small_images import CIFAR_MEAN as CIFAR_MEAN, register
+from stiffnet.backbones.own_model import OwnModel
 
 WIDTHS = (16, 32, 64)
 
@@ -192,12 +192,14 @@ VARIANTS: dict[str, tuple[type[Block], int]] = {
     **{f"preresnet{9 * n + 2}_cifar": (PreActBottleneck, n) for n in (3, 9, 18, 27)},
 }
 
-for _name, (_block, _blocks) in VARIANTS.items():
-    register(
-        _name,
-        partial(CifarResNet, _block, _blocks),
-        f"Three stages of {_blocks} {_block.__name__}s for 32-pixel images.",
+MODELS = [
+    OwnModel(
+        name,
+        partial(CifarResNet, block, blocks),
+        f"Three stages of {blocks} {block.__name__}s for 32-pixel images.",
         first_conv="conv1",
         classifier="fc",
         last_map=8,
     )
+    for name, (block, blocks) in VARIANTS.items()
+]

@@ -7,7 +7,7 @@ design".
 from torch import Tensor, nn
 from torchvision.models import ShuffleNetV2
 
-from stiffnet.backbones.small_images import register
+from stiffnet.backbones.own_model import OwnModel
 
 SHUFFLENET = "shufflenetv2_cifar"
 BLOCKS = [4, 8, 4]
@@ -50,11 +50,13 @@ class CifarShuffleNetV2(ShuffleNetV2):
         return self.forward_head(self.forward_features(x))
 
 
-register(
-    SHUFFLENET,
-    CifarShuffleNetV2,
-    "torchvision's ShuffleNetV2 for 32-pixel images.",
-    first_conv="conv1.0",
-    classifier="fc",
-    last_map=4,
-)
+MODELS = [
+    OwnModel(
+        SHUFFLENET,
+        CifarShuffleNetV2,
+        "torchvision's ShuffleNetV2 for 32-pixel images.",
+        first_conv="conv1.0",
+        classifier="fc",
+        last_map=4,
+    )
+]

@@ -11,7 +11,7 @@ from typing import Any
 from timm.models.vgg import VGG, ConvMlp
 from torch import nn
 
-from stiffnet.backbones.small_images import register
+from stiffnet.backbones.own_model import OwnModel
 
 VGG19 = "vgg19_cifar"
 LAYERS = [
@@ -39,11 +39,13 @@ def cifar_vgg(*, drop_rate: float = 0.5, **options: Any) -> VGG:
     return model
 
 
-register(
-    VGG19,
-    cifar_vgg,
-    "timm's VGG-19 with batch norms and a head for 32-pixel images.",
-    first_conv="features.0",
-    classifier="head.fc",
-    last_map=1,
-)
+MODELS = [
+    OwnModel(
+        VGG19,
+        cifar_vgg,
+        "timm's VGG-19 with batch norms and a head for 32-pixel images.",
+        first_conv="features.0",
+        classifier="head.fc",
+        last_map=1,
+    )
+]

@@ -12,7 +12,7 @@ from typing import Any
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import nn
 
-from stiffnet.backbones.small_images import register
+from stiffnet.backbones.own_model import OwnModel
 
 VARIANTS = {
     "resnet18_small": (BasicBlock, (2, 2, 2, 2)),
@@ -33,12 +33,14 @@ def small_resnet(block: type[nn.Module], layers: tuple[int, ...], **options: Any
     return model
 
 
-for _name, (_block, _layers) in VARIANTS.items():
-    register(
-        _name,
-        partial(small_resnet, _block, _layers),
-        f"timm's ResNet with {sum(_layers)} {_block.__name__}s and a stem for 32-pixel images.",
+MODELS = [
+    OwnModel(
+        name,
+        partial(small_resnet, block, layers),
+        f"timm's ResNet with {sum(layers)} {block.__name__}s and a stem for 32-pixel images.",
         first_conv="conv1",
         classifier="fc",
         last_map=2,
     )
+    for name, (block, layers) in VARIANTS.items()
+]

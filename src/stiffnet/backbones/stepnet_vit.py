@@ -18,7 +18,7 @@ from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
 from stiffnet.attention.stepnet import StepNet
-from stiffnet.backbones.small_images import register
+from stiffnet.backbones.own_model import OwnModel
 from stiffnet.backbones.small_vit import TINY, VARIANTS as SMALL_VITS
 from stiffnet.errors import StepError
 
@@ -44,21 +44,23 @@ class StepBlock(Block):
 
 VARIANTS = {name.replace("tiny", "tiny_stepnet"): sizes for name, sizes in SMALL_VITS.items()}
 
-for _name, (_size, _patch) in VARIANTS.items():
-    register(
-        _name,
+MODELS = [
+    OwnModel(
+        name,
         partial(
             VisionTransformer,
-            img_size=_size,
-            patch_size=_patch,
+            img_size=size,
+            patch_size=patch,
             block_fn=StepBlock,
             class_token=False,
             global_pool="avg",
             **TINY,
         ),
-        f"ViT-Ti with StepNet for attention, {_patch}-pixel patches, {_size}-pixel images.",
+        f"ViT-Ti with StepNet for attention, {patch}-pixel patches, {size}-pixel images.",
         first_conv="patch_embed.proj",
         classifier="head",
         last_map=None,
-        size=_size,
+        size=size,
     )
+    for name, (size, patch) in VARIANTS.items()
+]

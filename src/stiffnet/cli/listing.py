@@ -25,7 +25,7 @@ def listing(
     from stiffnet.errors import UnknownNameError
 
     if kind is Kind.models:
-        from stiffnet.network.load import model_names
+        from stiffnet.network.model_names import model_names
 
         rows = model_names(pattern)
     else:

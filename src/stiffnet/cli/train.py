@@ -141,7 +141,7 @@ def _pairs(settings: list[str]) -> dict[str, str]:
 
 def _told(trained: "Trained") -> str:
     from stiffnet.jobs.subject import as_argument
-    from stiffnet.network.folded import split_attention
+    from stiffnet.network.attention_text import split_attention
 
     result, recipe = trained.result, trained.recipe
     _, constant = split_attention(recipe.attention)

@@ -1,6 +1,7 @@
 """Copies of a network: in float64 to compute with, and in its own dtype to give back."""
 
 import copy
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,41 @@ from stiffnet.network.deployed import Change, changed
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """Copy a network, with a sentence where that cannot be."""
+    """Copy a network.
+
+    Raises:
+        FoldError: If it cannot be copied.
+    """
+    return _copied(model, {})
+
+
+def in_float64(model: nn.Module) -> nn.Module:
+    """Copy a network in float64.
+
+    Raises:
+        FoldError: If it cannot be copied.
+    """
+    doubles: dict[int, Any] = {}
+    for tensor in tensors_of(model).values():
+        if type(tensor) in (Tensor, nn.Parameter) and tensor.is_floating_point():
+            double = tensor.detach().to(torch.float64, copy=True)
+            learnt = isinstance(tensor, nn.Parameter)
+            doubles[id(tensor)] = nn.Parameter(double, tensor.requires_grad) if learnt else double
+    return _copied(model, doubles).double()  # the rest, by the modules' own methods
+
+
+def _copied(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """Copy a network, with what `memo` has in the place of objects, by their ids.
+
+    A module has a dozen containers for hooks and the like, nearly all of them empty. Copying these
+    one by one in the usual way takes half of the time.
+    """
+    for module in model.modules():
+        for value in vars(module).values():
+            if type(value) in (dict, OrderedDict, set, list) and not value:
+                memo[id(value)] = type(value)()
     try:
-        return copy.deepcopy(model)
+        return copy.deepcopy(model, memo)
     except Exception as error:  # foreign objects
         raise FoldError(
             f"{type(model).__name__} cannot be copied, and folding changes a copy: {error}. Take "
@@ -34,9 +67,12 @@ def _double(value: Any) -> Any:
     return value.double() if floating else value
 
 
-def state_of(model: nn.Module) -> dict[str, Tensor]:
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """All parameters and buffers by name, also those that a state dict leaves out."""
-    return {name: tensor.detach().clone() for name, tensor in _tensors(model).items()}
+    return {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
 
 
 def deployed(
@@ -53,27 +89,21 @@ def deployed(
     Args:
         model: The given network.
         gates: Paths of those that were taken out.
-        gated: All tensors of the other one after that.
+        gated: All tensors of the other one after that; not needed without gates or changes.
         changes: Of its structure, in their order.
         final: All its tensors in the end.
     """
     made = copied(model)
     drop_gates(made, gates)
-    _load(made, gated)
+    if gates and changes:
+        _load(made, gated)
     made = changed(made, changes)
     _load(made, final)
     return made
 
 
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
-
-
 def _load(model: nn.Module, content: Mapping[str, Tensor]) -> None:
-    there = _tensors(model)
+    there = tensors_of(model)
     strange = sorted(there.keys() ^ content.keys())
     if strange:
         raise FoldError(

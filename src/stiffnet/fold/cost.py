@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 from stiffnet.results.fold import Cost
 from stiffnet.trajectory.batch import resized
+from stiffnet.trajectory.origins import Below
 from stiffnet.trajectory.wrappers import plain_run
 
 
@@ -49,11 +50,18 @@ def _wait(model: nn.Module) -> None:
 
 
 def _macs(model: nn.Module, args: Any, kwargs: Any) -> int | None:
-    """Count on one image; torch's counter looks for gradients, so they are on."""
+    """Count on one image, with gradients: without them, torch joins some layers out of sight."""
+    found: list[int] = []
+
+    def count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        formula = flop_registry.get(getattr(func, "_overloadpacket", func))
+        if formula is not None:
+            found.append(formula(*args, **kwargs, out_val=result))
+
     args, kwargs = resized(args, 1), resized(kwargs, 1)
     try:
-        with plain_run(model), torch.enable_grad(), FlopCounterMode(display=False) as counter:
+        with plain_run(model), torch.enable_grad(), Below(count):
             model(*args, **kwargs)
-    except Exception:  # operations of others' that torch's counter cannot follow
+    except Exception:  # operations of others' that cannot be followed
         return None
-    return int(counter.get_total_flops()) // 2
+    return sum(found) // 2

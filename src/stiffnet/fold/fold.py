@@ -8,16 +8,17 @@ import torch
 from torch import nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.branches import fold_branches
 from stiffnet.fold.caches import own_caches
-from stiffnet.fold.copies import copied, state_of
+from stiffnet.fold.copies import copied, tensors_of
 from stiffnet.fold.cost import costs
-from stiffnet.fold.gates import fold_gates
-from stiffnet.fold.merge import merge_norms
+from stiffnet.fold.gates import fold_gates, gates_of
+from stiffnet.fold.merge_norms import batch_norms, merge_norms
+from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
 from stiffnet.fold.result import FoldResult
 from stiffnet.nested import tensors_in
-from stiffnet.network.deployed import Change
+from stiffnet.network.attach import Attachment
+from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
 from stiffnet.results.fold import FoldReport, Refused, as_folded
 from stiffnet.trajectory.batch import as_arguments
@@ -99,14 +100,20 @@ def _fold(
     passes: int,
     tell: Callable[[], object],
 ) -> FoldResult:
-    proof = Proof(model, args, kwargs)
-    work = copied(proof.exact)
-    gates, refused = fold_gates(work, *proof.small)
-    gated = state_of(work)
+    constant, varying = gates_of(model)
+    places = [sits.name for sits in constant]
+    places += with_parallel_branches(model) if branches else []
+    places += batch_norms(model) if fuse else []
+    proof = Proof(model, args, kwargs, places, closely=fuse or bool(constant))
+    work, reading = proof.work, proof.reading
+    gates = fold_gates(work, constant, reading) if reading and constant else []
+    refused = [Refused(sits.name, _varies(sits)) for sits in varying]
+    now = tensors_of(work) if gates else {}
+    gated = {name: tensor.detach().clone() for name, tensor in now.items()}
     tell()
     joined: list[Change] = []
     if branches:
-        work, joined, left = fold_branches(work, [item.name for item in refused])
+        work, joined, left = fold_parallel_branches(work, [item.name for item in refused])
         refused += [Refused(path, reason) for path, reason in left.items()]
 
     def prove(merged: list[Change]) -> None:
@@ -114,14 +121,15 @@ def _fold(
 
     merged: list[Change] = []
     if fuse:
-        merging = merge_norms(work, *proof.small, prove)
+        as_read = None if gates or joined else reading
+        merging = merge_norms(work, *proof.small, prove, as_read)
         merged = merging.changes
         refused += [Refused(path, reason) for path, reason in merging.left.items()]
     changes = [*joined, *merged]
     folded = [*gates, *(as_folded(change) for change in changes)]
     tell()
     if not folded:
-        raise FoldError(_nothing(model, refused, fuse=fuse))
+        raise FoldError(_nothing(model, refused, varying=bool(varying), fuse=fuse))
     if not merged:
         prove([])
     tell()
@@ -135,7 +143,11 @@ def _fold(
     return FoldResult(proof.made, report)
 
 
-def _nothing(model: nn.Module, refused: list[Refused], *, fuse: bool) -> str:
+def _varies(sits: Attachment) -> str:
+    return f"the step size of {sits.module} depends on the input"
+
+
+def _nothing(model: nn.Module, refused: list[Refused], *, varying: bool, fuse: bool) -> str:
     name = type(model).__name__
     if refused:
         first = f"{refused[0].name!r}: {refused[0].reason}"
@@ -143,7 +155,7 @@ def _nothing(model: nn.Module, refused: list[Refused], *, fuse: bool) -> str:
         advice = (
             "Train it with `stiffnet.asr(...)`, or hold its attention constant with "
             "`stiffnet.freeze_attention`."
-            if any("depends on the input" in item.reason for item in refused)
+            if varying
             else "It stays as it is."
         )
         return f"Nothing in {name} can be folded ({first}{more}). {advice}"

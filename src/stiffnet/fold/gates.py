@@ -12,26 +12,34 @@ from stiffnet.errors import FoldError
 from stiffnet.fold.algebra import whole_norm
 from stiffnet.fold.commute import ways
 from stiffnet.fold.factors import Factors, all_factors
-from stiffnet.fold.operations import Reading, Refusal, frames_of, has_hooks, read
+from stiffnet.fold.operations import Reading, Refusal, frames_of, has_hooks
 from stiffnet.network.attach import Attachment, attached
-from stiffnet.network.gated import take_out
+from stiffnet.network.gated_block import take_out
 from stiffnet.network.norm_exchange import put_back
-from stiffnet.results.fold import Folded, Refused
+from stiffnet.results.fold import Folded
 from stiffnet.words import few
 
 
-def fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], list[Refused]]:
-    """Fold every constant gate of a network, and say which others stay."""
-    there = attached(model)
-    constant = [sits for sits in there if _is_constant(model, sits)]
-    refused = [
-        Refused(sits.name, f"the step size of {sits.module} depends on the input")
-        for sits in there
-        if sits not in constant
-    ]
-    if not constant:
-        return [], refused
-    reading = read(model, args, kwargs)
+def gates_of(model: nn.Module) -> tuple[list[Attachment], list[Attachment]]:
+    """Return the attached modules that are constant, and those that depend on the input."""
+    constant, varying = [], []
+    for sits in attached(model):
+        gate = model.get_submodule(sits.name)
+        (constant if isinstance(gate, ConstantGate) else varying).append(sits)
+    return constant, varying
+
+
+def fold_gates(model: nn.Module, constant: Sequence[Attachment], reading: Reading) -> list[Folded]:
+    """Fold constant gates into the layers that feed them.
+
+    Args:
+        model: The network; it is changed.
+        constant: Its constant gates.
+        reading: A pass of it.
+
+    Raises:
+        FoldError: If one of them cannot be folded.
+    """
     values = _constants(model, constant, reading)
     found: dict[str, list[Factors]] = {}
     reasons: dict[str, str] = {}
@@ -59,16 +67,12 @@ def fold_gates(model: nn.Module, args: Any, kwargs: Any) -> tuple[list[Folded], 
         Folded(sits.name, sits.module, _into(sits.name, found.get(sits.name))) for sits in constant
     ]
     drop_gates(model, [item.name for item in folded])
-    return folded, refused
+    return folded
 
 
 def _into(name: str, parts: Sequence[Factors] | None) -> tuple[str, ...]:
     """Names of the layers that took a gate in; a norm took its own."""
     return (name,) if parts is None else tuple(dict.fromkeys(part.layer.name for part in parts))
-
-
-def _is_constant(model: nn.Module, sits: Attachment) -> bool:
-    return isinstance(model.get_submodule(sits.name), ConstantGate)
 
 
 def _constants(

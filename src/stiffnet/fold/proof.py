@@ -1,6 +1,7 @@
 """Proof that a folded network is the one that was given: in float64, then in its own dtype."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -8,22 +9,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stiffnet.fold.copies import copied, deployed, doubled, state_of
-from stiffnet.fold.selection import before_choice
-from stiffnet.fold.verify import (
+from stiffnet.fold.before_choice import before_choice
+from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
     Outcome,
+    around,
     attempt,
     comparable,
     compare,
     ran,
-    scaled_error,
     tolerance,
     unchanged,
 )
+from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
+from stiffnet.fold.operations import Reading
 from stiffnet.nested import mapped
 from stiffnet.network.deployed import Change
+from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded, as_folded
 from stiffnet.trajectory.batch import resized
 
@@ -37,16 +40,27 @@ Example = tuple[Any, Any]
 
 
 class Proof:
-    """Keeps a network as it was given and what it gave, and holds folded ones against it."""
+    """Keeps a network as it was given and what it gave, and holds folded ones against it.
 
-    def __init__(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+    Args:
+        model: The network.
+        args: What to run it on.
+        kwargs: The same, by name.
+        places: Paths of the modules that may be folded.
+        closely: Also keep a `reading` of a pass of `work`.
+    """
+
+    def __init__(
+        self, model: nn.Module, args: Any, kwargs: Any, places: Collection[str], *, closely: bool
+    ) -> None:
         self.given = model
         self.original = copied(model)
         self.whole: Example = (args, kwargs)
         self._expected = ran(self.original, args, kwargs)  # before any pass in float64
-        self.exact, self.small, outcome = _in_float64(
-            model, resized(args, SAMPLES), resized(kwargs, SAMPLES)
-        )
+        self._places = [path for path in _around(places) if model.get_submodule(path)._modules]
+        self.small: Example = (resized(args, SAMPLES), resized(kwargs, SAMPLES))
+        self.exact, self.work, self.reading, outcome = self._first_pass(closely=closely)
+        """Two copies in float64, the one to compare with and the one to fold."""
         self._exactly: list[tuple[Example, Outcome]] = [(self.small, outcome)]
         self._other_sizes_wanted = True
         floating = (p.dtype for p in self.exact.parameters() if p.is_floating_point())
@@ -57,6 +71,22 @@ class Proof:
         """Modules that were compared in the network's own dtype instead of its outputs."""
         self.made = self.tried = model
         """The folded network, which was never run, and a copy of it that was."""
+
+    def _first_pass(self, *, closely: bool) -> tuple[nn.Module, nn.Module, Reading | None, Outcome]:
+        """Run the network in float64, or in its own dtype if it casts by itself.
+
+        What is to be folded is not run before, but for its reading.
+        """
+        small = doubled(self.small)
+        for copy, example, run in (in_float64, small, attempt), (copied, self.small, ran):
+            first, other = copy(self.given), copy(self.given)
+            reading = Reading(first, example) if closely else None
+            outcome = run(first, *example, self._places, reading or nullcontext())
+            if outcome.failed is None:
+                break
+        self.small = example
+        exact, work = (other, first) if closely else (first, other)
+        return exact, work, reading, outcome
 
     def hold(
         self,
@@ -73,7 +103,7 @@ class Proof:
         folded = [*gates, *map(as_folded, changes)]
         self.exact_error = self._hold_exactly(work, folded, changes)
         self.made = deployed(
-            self.given, [gate.name for gate in gates], gated, changes, state_of(work)
+            self.given, [gate.name for gate in gates], gated, changes, tensors_of(work)
         )
         self.tried = copied(self.made)
         own = next((p.dtype for p in self.made.parameters() if p.is_floating_point()), None)
@@ -99,22 +129,23 @@ class Proof:
         modules that finish before anything is chosen, and those are compared.
         """
         if self._other_sizes_wanted:
-            self._exactly += _other_size(self.exact, *self.small)
+            self._exactly += _other_size(self.exact, *self.small, self._places)
             self._other_sizes_wanted = False
         advice = _advice(changes, self._dtype)
         errors = []
         for example, outcome in self._exactly:
             on = "" if example is self.small else " on a single image of another size"
-            wanted = {place: outcome.values[place] for place in (*unchanged(folded, work), OUTPUT)}
+            places = [place for place in unchanged(folded, work) if place in outcome.values]
+            wanted = {place: outcome.values[place] for place in (*places, OUTPUT)}
             expected = comparable(Outcome(wanted), type(self.given).__name__)
             try:
                 errors.append(compare(expected, work, *example, advice=advice, on=on))
             except DifferenceError:
-                places = before_choice(self.exact, *example)
-                if not all(any(_is_in(item.name, place) for place in places) for item in folded):
+                early = before_choice(self.exact, *example)
+                if not all(any(_is_in(item.name, place) for place in early) for item in folded):
                     raise
-                inside = ran(self.exact, *example, places).values
-                before = Outcome({place: inside[place] for place in places})
+                inside = ran(self.exact, *example, early).values
+                before = Outcome({place: inside[place] for place in early})
                 errors.append(compare(before, work, *example, advice=advice, on=on))
         return max(errors) if self._dtype == torch.float64 else None
 
@@ -134,6 +165,12 @@ class Proof:
         return tuple(same) if seen else ()
 
 
+def _around(paths: Collection[str]) -> list[str]:
+    """Paths of modules and of those around them, without the network itself."""
+    found = dict.fromkeys(outer for path in paths for outer in (*around(path), path))
+    return [path for path in found if path]
+
+
 def _is_in(path: str, outer: str) -> bool:
     return path.startswith(f"{outer}.")
 
@@ -148,30 +185,14 @@ def _advice(changes: Sequence[Change], dtype: torch.dtype | None) -> str:
     return f"fold it {' or '.join(tries)}, or report it" if tries else "please report it"
 
 
-def _in_float64(model: nn.Module, args: Any, kwargs: Any) -> tuple[nn.Module, Example, Outcome]:
-    """Return a copy in float64, its example, and what it gives.
-
-    All in the network's own dtype if it casts by itself.
-    """
-    exact, small = copied(model).double(), (doubled(args), doubled(kwargs))
-    outcome = attempt(exact, *small, _containers(exact))
-    if outcome.failed is None:
-        return exact, small, outcome
-    plain = copied(model)
-    return plain, (args, kwargs), ran(plain, args, kwargs, _containers(plain))
-
-
-def _containers(model: nn.Module) -> list[str]:
-    """Paths of all modules that have others inside, without the network itself."""
-    return [path for path, module in model.named_modules() if path and module._modules]
-
-
-def _other_size(model: nn.Module, args: Any, kwargs: Any) -> list[tuple[Example, Outcome]]:
+def _other_size(
+    model: nn.Module, args: Any, kwargs: Any, places: Collection[str]
+) -> list[tuple[Example, Outcome]]:
     """Return one sample of the example, in another size if the network takes any."""
     for more in (*LARGER, 0):
         grow = partial(_larger, more=more)
         other = mapped(resized(args, OTHERS), grow), mapped(resized(kwargs, OTHERS), grow)
-        outcome = attempt(model, *other, _containers(model))
+        outcome = attempt(model, *other, places)
         if outcome.failed is None:
             return [(other, outcome)]
     return []

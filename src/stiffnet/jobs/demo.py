@@ -13,9 +13,10 @@ from stiffnet.jobs.places import check_places, refuse_strangers, write
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.train import followed
 from stiffnet.jobs.watching import SILENT, Watcher
-from stiffnet.network.folded import write_folded
-from stiffnet.network.load import LoadedModel, open_model
+from stiffnet.network.folded_folder import write_folded
+from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import Fact
+from stiffnet.network.open import open_model
 from stiffnet.observe.measure import measure
 from stiffnet.report.page import page
 from stiffnet.results.fold import Form, Forms

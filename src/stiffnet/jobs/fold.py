@@ -16,10 +16,11 @@ from stiffnet.jobs.places import file_name, refuse_strangers
 from stiffnet.jobs.subject import Spec, Subject, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
-from stiffnet.network.exported import refuse_replacing
-from stiffnet.network.folded import write_folded
-from stiffnet.network.load import LoadedModel, is_model_name
+from stiffnet.network.export_mark import refuse_replacing
+from stiffnet.network.folded_folder import write_folded
+from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
+from stiffnet.network.model_names import is_model_name
 from stiffnet.network.structure import STRUCTURE
 from stiffnet.train.recipe_file import RECIPE, build_recipe
 

@@ -16,7 +16,7 @@ from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
-from stiffnet.network.load import LoadedModel
+from stiffnet.network.loaded import LoadedModel
 from stiffnet.observe.measure import logit_width, measure as look
 from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport

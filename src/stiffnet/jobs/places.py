@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stiffnet.errors import CheckpointError, FoldError
 from stiffnet.files import atomic_write_all, check_replaceable, check_writable, is_temporary
-from stiffnet.network.folded import PARTS
+from stiffnet.network.folded_folder import PARTS
 from stiffnet.network.model_folder import FOLDED, read_folder
 
 SIGNS = {".json": '"format": "stiffnet ', ".html": " · stiffnet</title>"}  # of files of ours

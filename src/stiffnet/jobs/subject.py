@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stiffnet.errors import CheckpointError
-from stiffnet.network.load import PRETRAINED, LoadedModel, is_model_name, open_model
+from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import MANIFEST
+from stiffnet.network.model_names import is_model_name
+from stiffnet.network.open import open_model
+from stiffnet.network.pretrained import PRETRAINED
 from stiffnet.train.run_folder import RunFolder
 
 Spec = str | os.PathLike[str]

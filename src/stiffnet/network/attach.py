@@ -11,15 +11,15 @@ from torch import nn
 
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
-from stiffnet.errors import StepError, UnknownNameError
-from stiffnet.network.edits import Gate
+from stiffnet.errors import NoStepsError, StepError, UnknownNameError
+from stiffnet.network.attach_proof import prove
 from stiffnet.network.example import example_for
-from stiffnet.network.gated import Gated, gates_of, keep_in_python, put, take_out
+from stiffnet.network.gate_places import Socket, Sockets, position_sockets, refusal, step_sockets
+from stiffnet.network.gated_block import Gated, gates_of, keep_in_python, put, take_out
+from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
-from stiffnet.network.proof import prove
-from stiffnet.network.sockets import Socket, Sockets, position_sockets, refusal, step_sockets
-from stiffnet.network.source import Unreadable
+from stiffnet.network.source_edits import Gate
 from stiffnet.network.where import Where
 from stiffnet.registry import unknown
 from stiffnet.trajectory.batch import as_arguments, resized
@@ -225,20 +225,15 @@ def _name(maker: Maker) -> str:
     return getattr(maker, "__name__", type(maker).__name__)
 
 
-_NO_STEPS = "has no residual steps"
-
-
 def _steps(model: nn.Module, args: Any, kwargs: Any, *, needed: bool = True) -> list[Step]:
     try:
         return steps_of_call(model, args, kwargs)
-    except StepError as error:
-        if _NO_STEPS not in str(error):
-            raise
+    except NoStepsError as error:
         if not needed:
             return []
-        raise StepError(
-            f"{type(model).__name__} {_NO_STEPS} to attach to, and no named positions. Say where "
-            "modules go in it with `register_positions`."
+        raise NoStepsError(
+            f"{type(model).__name__} has no residual steps to attach to, and no named positions. "
+            "Say where modules go in it with `register_positions`."
         ) from error
 
 

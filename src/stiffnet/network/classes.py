@@ -15,7 +15,8 @@ import torchvision
 
 from stiffnet.data.classes import ClassNames, Mismatch, match_classes
 from stiffnet.errors import DataError
-from stiffnet.network.load import PRETRAINED, LoadedModel
+from stiffnet.network.loaded import LoadedModel
+from stiffnet.network.pretrained import PRETRAINED
 from stiffnet.words import few
 
 DATA = "data"  # the data's own classes, in their order

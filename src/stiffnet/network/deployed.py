@@ -20,9 +20,6 @@ from stiffnet.results.changes import Change as Change
 METHODS = ("fuse", "reparameterize", "switch_to_deploy")
 """timm's convention, in its order: the first gives a new module, the others change their own."""
 
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)
-"""The norms that can be merged; a class derived from one of them may do something else."""
-
 
 def changed(model: nn.Module, changes: Iterable[Change]) -> nn.Module:
     """Do to a network what was done to another; its weights mean nothing afterwards.
@@ -34,7 +31,7 @@ def changed(model: nn.Module, changes: Iterable[Change]) -> nn.Module:
     for change in changes:
         try:
             if change.kind == "branches":
-                model = join_branches(model, change.path)
+                model = join_parallel_branches(model, change.path)
             else:
                 bias_of(model.get_submodule(change.into))
                 remove_norm(model, change.path)
@@ -46,7 +43,7 @@ def changed(model: nn.Module, changes: Iterable[Change]) -> nn.Module:
     return model
 
 
-def with_branches(model: nn.Module) -> list[str]:
+def with_parallel_branches(model: nn.Module) -> list[str]:
     """Paths of all modules that know how to become one layer, those around others first."""
     return [path for path, module in model.named_modules() if knows_how(module)]
 
@@ -70,7 +67,7 @@ def _method(module: nn.Module) -> str | None:
     return None
 
 
-def join_branches(model: nn.Module, path: str) -> nn.Module:
+def join_parallel_branches(model: nn.Module, path: str) -> nn.Module:
     """Make one layer of a module's branches, and return the network.
 
     Parameters that were learnt are learnt afterwards too, and a module that is at several places

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.nested import tensors_in
-from stiffnet.network.exported import ABOUT, MARK, refuse_replacing
+from stiffnet.network.export_mark import ABOUT, MARK, refuse_replacing
+from stiffnet.network.scaled_error import scaled_error
 from stiffnet.trajectory.wrappers import plain_run, unready
 
 TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-10}
@@ -265,7 +266,7 @@ def _worst(
                 result = list(tensors_in(run(batch)))
             except Exception as error:  # of the runtime
                 raise _cannot(model, f"for {len(batch)} images", error) from error
-        off = _scaled_error(expected, result)
+        off = scaled_error(expected, result) if expected else math.inf
         if not off <= TOLERANCES[dtype]:
             raise ExportError(
                 f"The {what} of {type(model).__name__} differs from it by {off:.1e} of the "
@@ -273,17 +274,6 @@ def _worst(
             )
         worst, images = max(worst, off), images + len(batch)
     return worst, images
-
-
-def _scaled_error(expected: list[Tensor], result: list[Tensor]) -> float:
-    if not expected or [t.shape for t in expected] != [t.shape for t in result]:
-        return math.inf
-    errors = []
-    for one, other in zip(expected, result, strict=True):
-        largest = float(one.double().abs().max())
-        difference = float((one.double() - other.double()).abs().max())
-        errors.append(difference / largest if largest else difference)
-    return math.nan if any(map(math.isnan, errors)) else max(errors)
 
 
 @contextlib.contextmanager

@@ -4,20 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from timm.layers import BatchNormAct2d
 from torch import nn
 
 from stiffnet.attention import Attention
+from stiffnet.batch_norms import REPLACEABLE
 from stiffnet.errors import StepError
-from stiffnet.network.sockets import refusal
+from stiffnet.network.gate_places import refusal
 from stiffnet.network.where import Where, chosen, matches
 from stiffnet.trajectory.functions import ADDITIONS
 from stiffnet.trajectory.graph import Frame, Node, Watch
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run
-
-_REPLACEABLE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNormAct2d)
-
 
 _HOOKS = (
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
@@ -131,7 +128,7 @@ def replaceable_norms(
     return [
         path
         for path, module in model.named_modules()
-        if type(module) in _REPLACEABLE
+        if type(module) in REPLACEABLE
         and len(ran.get(path, ())) >= 3
         and not any(path == out or path.startswith(out + ".") for out in left_out)
     ]

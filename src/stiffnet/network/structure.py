@@ -8,8 +8,9 @@ from typing import Literal
 from msgspec import Struct
 from torch import nn
 
+from stiffnet.batch_norms import MERGEABLE
 from stiffnet.errors import CorruptFileError, StorageError
-from stiffnet.network.deployed import NORMS, Change, changed, with_branches
+from stiffnet.network.deployed import Change, changed, with_parallel_branches
 from stiffnet.network.model_folder import ModelFolder
 from stiffnet.schema import parsed
 
@@ -82,9 +83,9 @@ def _check(model: nn.Module, change: Change, folder: ModelFolder) -> None:
         if path not in modules:
             name = type(model).__name__
             raise _strange(folder, f"it changes {path[:80]!r}, which {name} does not have")
-    if change.kind == "branches" and change.path not in set(with_branches(model)):
+    if change.kind == "branches" and change.path not in set(with_parallel_branches(model)):
         raise _strange(folder, f"{change.path!r} has no branches to join")
-    if change.kind == "norm" and type(modules[change.path]) not in NORMS:
+    if change.kind == "norm" and type(modules[change.path]) not in MERGEABLE:
         raise _strange(folder, f"{change.path!r} is not a norm that could be merged")
     if change.kind == "norm" and not _is_layer(modules[change.into]):
         raise _strange(folder, f"{change.into!r} is not a layer that a norm could be merged into")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stiffnet.errors import DataError, NonFiniteError, StorageError
-from stiffnet.network.values import VALUES, read_values
+from stiffnet.network.step_sizes import VALUES, read_values
 from stiffnet.observe.channel_moments import Floats, Moments
 from stiffnet.results.drift import Drift
 

@@ -26,7 +26,7 @@ from stiffnet.attention import Attention
 from stiffnet.attention.asr import ConstantGate
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.network.attach import attached
-from stiffnet.network.values import choosers
+from stiffnet.network.step_sizes import choosers
 from stiffnet.observe.channel_moments import Floats, Moments
 from stiffnet.observe.kept_images import KeptImages
 from stiffnet.provenance import provenance

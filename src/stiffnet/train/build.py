@@ -12,8 +12,10 @@ from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
 from stiffnet.errors import CheckpointError, RecipeError
-from stiffnet.network.load import LoadedModel, is_model_name, open_model
-from stiffnet.network.spelling import NONE
+from stiffnet.network.attention_text import NONE
+from stiffnet.network.loaded import LoadedModel
+from stiffnet.network.model_names import is_model_name
+from stiffnet.network.open import open_model
 from stiffnet.train.average import Average
 from stiffnet.train.checkpoint import About
 from stiffnet.train.groups import parameter_groups

@@ -11,7 +11,7 @@ from torch.optim.swa_utils import update_bn
 from stiffnet.attention.asr import ConstantGate, asr
 from stiffnet.errors import DataError, StepError
 from stiffnet.network.attach import attached
-from stiffnet.network.values import choosers, step_sizes
+from stiffnet.network.step_sizes import choosers, step_sizes
 
 
 def freeze_attention(

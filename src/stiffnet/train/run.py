@@ -13,11 +13,11 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from stiffnet.backbones import stem_warning
 from stiffnet.data.images import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
-from stiffnet.network.values import choosers, step_sizes, write_values
+from stiffnet.network.stem import stem_warning
+from stiffnet.network.step_sizes import choosers, step_sizes, write_values
 from stiffnet.observe.measure import measure
 from stiffnet.train.build import make_trainee, open_subject, without_bad_images
 from stiffnet.train.checkpoint import (

@@ -13,7 +13,7 @@ from pathlib import Path
 from stiffnet.errors import CheckpointError, StorageError
 from stiffnet.files import sweep_temporaries
 from stiffnet.network.model_folder import FOLDED, MANIFEST, read_folder
-from stiffnet.network.values import VALUES, epoch_of
+from stiffnet.network.step_sizes import VALUES, epoch_of
 from stiffnet.train.checkpoint import (
     LOG,
     PARTS,

@@ -20,9 +20,8 @@ from torch.nn.modules._functions import SyncBatchNorm as _TorchKernels
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
+from stiffnet.batch_norms import PLAIN as NORMS
 from stiffnet.errors import RecipeError
-
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 Model = TypeVar("Model", bound=nn.Module)
 

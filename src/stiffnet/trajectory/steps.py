@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stiffnet.errors import StepError
+from stiffnet.errors import NoStepsError, StepError
 from stiffnet.nested import tensors_in
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.graph import Watch
@@ -73,7 +73,7 @@ def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
             "whose code does not."
         )
     if not found:
-        raise StepError(
+        raise NoStepsError(
             f"{type(model).__name__} has no residual steps: no addition in it joins a state with "
             "a branch computed from that state (VGG, DenseNet and ShuffleNet have none). "
             "Measure a residual network."

@@ -11,7 +11,7 @@ from torch import Tensor
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import CheckpointError, RecipeError
-from stiffnet.network.load import LoadedModel
+from stiffnet.network.loaded import LoadedModel
 from stiffnet.train.recipe import DEFAULTS, Recipe
 
 Network = Callable[..., Any]  # takes the network's inputs, returns its output

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import CheckpointError
-from stiffnet.network.load import LoadedModel
+from stiffnet.network.loaded import LoadedModel
 from stiffnet.train.tasks.base import Judged, Network, Row, Task
 from stiffnet.words import few
 

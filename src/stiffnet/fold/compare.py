@@ -1,8 +1,7 @@
 """Two networks run on the same example, and how far they are apart."""
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
 from stiffnet.nested import tensors_in
+from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
 from stiffnet.trajectory.wrappers import plain_run
 from stiffnet.words import first_line
@@ -28,6 +28,9 @@ class DifferenceError(FoldError):
     """Two networks that do not give the same numbers."""
 
 
+_NOBODY = nullcontext()
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a network and some of its modules gave in one pass, by path, or what was raised."""
@@ -37,32 +40,52 @@ class Outcome:
 
 
 def attempt(
-    model: nn.Module, args: Any, kwargs: Any, places: Collection[str] = ()
-) -> Outcome:  # fmt: skip
-    """Run a network, and keep what it gave and what modules of it gave, in every call of them."""
+    model: nn.Module,
+    args: Any,
+    kwargs: Any,
+    places: Collection[str] = (),
+    watch: AbstractContextManager[object] = _NOBODY,
+) -> Outcome:
+    """Run a network, and keep what it gave and what modules of it gave, in every call of them.
+
+    Args:
+        model: The network.
+        args: What to run it on.
+        kwargs: The same, by name.
+        places: Paths of the modules.
+        watch: Entered around the pass.
+    """
     inside: dict[str, list[Tensor]] = {place: [] for place in places}
 
     def keep(kept: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
-        kept += [tensor.clone() for tensor in tensors_in(output)]
+        with torch._C.DisableTorchFunction():  # a copy is none of the network's operations
+            kept += [tensor.clone() for tensor in tensors_in(output)]
 
     with ExitStack() as hooks, plain_run(model):
         for place, kept in inside.items():
             module = model.get_submodule(place)
             hooks.enter_context(module.register_forward_hook(partial(keep, kept)))
         try:
-            output = model(*args, **kwargs)
+            with watch:
+                output = model(*args, **kwargs)
         except Exception as error:  # whatever foreign code raises
             return Outcome({}, error)
     return Outcome({**inside, OUTPUT: list(tensors_in(output))})
 
 
-def ran(model: nn.Module, args: Any, kwargs: Any, places: Collection[str] = ()) -> Outcome:
-    """Run a network that must take its example.
+def ran(
+    model: nn.Module,
+    args: Any,
+    kwargs: Any,
+    places: Collection[str] = (),
+    watch: AbstractContextManager[object] = _NOBODY,
+) -> Outcome:
+    """Run a network that must take its example, as in `attempt`.
 
     Raises:
         FoldError: If it does not.
     """
-    outcome = attempt(model, args, kwargs, places)
+    outcome = attempt(model, args, kwargs, places, watch)
     if outcome.failed is not None:
         raise FoldError(
             f"{type(model).__name__} cannot be run on this example: {first_line(outcome.failed)}. "
@@ -164,32 +187,13 @@ def _not_finite(outcome: Outcome) -> str | None:
     return None
 
 
-def scaled_error(expected: Sequence[Tensor], result: Sequence[Tensor]) -> float:
-    """Largest difference in a tensor over its largest number.
-
-    Infinite where shapes differ, and NaN wherever one of the differences is.
-    """
-    if [t.shape for t in expected] != [t.shape for t in result]:
-        return math.inf
-    errors = [_tensor_error(*pair) for pair in zip(expected, result, strict=True)]
-    return math.nan if any(map(math.isnan, errors)) else max(errors, default=0.0)
-
-
-def _tensor_error(expected: Tensor, result: Tensor) -> float:
-    if not expected.numel():
-        return 0.0
-    largest = float(expected.double().abs().max())
-    error = float((expected.double() - result.double()).abs().max())
-    return error / largest if largest else error
-
-
 def unchanged(folded: Sequence[Folded], made: nn.Module) -> list[str]:
     """Paths of modules in which something was folded and whose own results stay what they were.
 
     Those are the modules around both ends of every fold that they have a part in, as far as they
     are still there.
     """
-    paths = {path for item in folded for path in _around(item.name)}
+    paths = {path for item in folded for path in around(item.name)}
     paths &= {path for path, _ in made.named_modules()}
     return sorted(
         path
@@ -198,7 +202,8 @@ def unchanged(folded: Sequence[Folded], made: nn.Module) -> list[str]:
     )
 
 
-def _around(path: str) -> list[str]:
+def around(path: str) -> list[str]:
+    """Paths of the modules around one, without the network itself."""
     parts = path.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from stiffnet.network.edits import Gate, Spot, with_gates
-from stiffnet.network.source import method_of_class
+from stiffnet.network.method_source import method_of_class
+from stiffnet.network.source_edits import Gate, Spot, with_gates
 
 
 def rewritten(lines, *gates):

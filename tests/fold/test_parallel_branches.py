@@ -13,8 +13,8 @@ from stiffnet.backbones.cifar_acnet import AsymmetricConv
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attach, attached
+from stiffnet.network.create import create_model
 from stiffnet.network.deployed import Change, changed
-from stiffnet.network.load import create_model
 from tolerances import RTOL
 
 from .test_fold import assert_same, images, trained

@@ -6,8 +6,8 @@ import torch
 import torchvision
 from torch import nn
 
-from stiffnet.backbones.stem import stem_warning
 from stiffnet.errors import UnknownNameError
+from stiffnet.network.stem import stem_warning
 
 FITTING = [
     ("resnet20_cifar", 32), ("resnet20_cifar", 8), ("resnet20_cifar", 96), ("resnet18_small", 32),

@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.fold import fold
-from stiffnet.fold.selection import before_choice
-from stiffnet.fold.verify import (
+from stiffnet.fold.before_choice import before_choice
+from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
     Outcome,
@@ -17,14 +16,15 @@ from stiffnet.fold.verify import (
     comparable,
     compare,
     ran,
-    scaled_error,
     unchanged,
 )
+from stiffnet.fold.fold import fold
+from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
 from tolerances import RTOL
 
-from .test_branches import Deploys
 from .test_fold import images, trained
+from .test_parallel_branches import Deploys
 
 NAN = math.nan
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from stiffnet.network.arms import other_ways
-from stiffnet.network.source import (
+from stiffnet.network.conditional_code import other_ways
+from stiffnet.network.method_source import (
     Method,
     Place,
     Unreadable,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from torch import nn
 
-from stiffnet.attention.asr import PREFIX
 from stiffnet.errors import FoldError
 from stiffnet.files import MARK, sweep_temporaries
+from stiffnet.network.attention_text import split_attention
+from stiffnet.network.create import create_model
 from stiffnet.network.deployed import Change, changed
-from stiffnet.network.load import LoadedModel, create_model
+from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact, write_folder
-from stiffnet.network.spelling import NONE, Option, read_attention
 from stiffnet.network.structure import STRUCTURE, structure_part
 
 PARTS = (MANIFEST, WEIGHTS, STRUCTURE)
@@ -71,27 +71,6 @@ def write_folded(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return folder
-
-
-def split_attention(text: str) -> tuple[str | None, str | None]:
-    """Return what stays of an attention when it is folded, and what does not.
-
-    >>> split_attention("asr:se,depth=2+se,reduction=8")
-    ('se,reduction=8', 'asr:se,depth=2')
-    """
-    if text == NONE:
-        return None, None
-    parts = [(name.startswith(f"{PREFIX}:"), name, given) for name, given in read_attention(text)]
-    stays, folded = (
-        "+".join(_written(name, given) for constant, name, given in parts if constant is wanted)
-        for wanted in (False, True)
-    )
-    return stays or None, folded or None
-
-
-def _written(name: str, options: Mapping[str, Option]) -> str:
-    values = {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in options.items()}
-    return ",".join([name, *(f"{key}={value}" for key, value in values.items())])
 
 
 def _prove(

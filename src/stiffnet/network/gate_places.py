@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
-from stiffnet.network.channels import LARGER, channel_axis, each, steady_axis
-from stiffnet.network.edits import EVERY, Gate, Spot
-from stiffnet.network.gated import gate_name, gates_of, original_class
+from stiffnet.network.addition_places import spot_of
+from stiffnet.network.attach_proof import Wish
+from stiffnet.network.channel_axis import LARGER, channel_axis, each, steady_axis
+from stiffnet.network.gated_block import gate_name, gates_of, original_class
+from stiffnet.network.method_source import Unreadable, owner_of
 from stiffnet.network.positions import Position
-from stiffnet.network.proof import Wish
-from stiffnet.network.source import Unreadable, owner_of
-from stiffnet.network.spots import spot_of
+from stiffnet.network.source_edits import EVERY, Gate, Spot
 from stiffnet.network.where import Where, chosen
 from stiffnet.trajectory.places import Line, Met, Places
 from stiffnet.trajectory.steps import Step

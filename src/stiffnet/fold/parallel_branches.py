@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
-from stiffnet.network.deployed import Change, join_branches, knows_how
+from stiffnet.network.deployed import Change, join_parallel_branches, knows_how
 
 
-def fold_branches(
+def fold_parallel_branches(
     model: nn.Module, gates: Collection[str] = ()
 ) -> tuple[nn.Module, list[Change], dict[str, str]]:
     """Join the branches of every module that knows how, also of those inside what was joined.
@@ -53,7 +53,7 @@ def fold_branches(
 
 def _joined(model: nn.Module, path: str) -> nn.Module:
     try:
-        return join_branches(model, path)
+        return join_parallel_branches(model, path)
     except Exception as error:  # foreign code
         raise FoldError(
             f"The branches of {path or type(model).__name__} cannot be joined by its own "

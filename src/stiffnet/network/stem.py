@@ -6,21 +6,16 @@ the outer weights of a 3×3 kernel see padding alone, and accuracy suffers witho
 
 import copy
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import timm
 import torch
-import torchvision
 from torch import Tensor, nn
 
-from stiffnet.errors import UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.network.create import create_model
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 from stiffnet.words import first_line
 
-TORCHVISION = "torchvision:"
 LARGE = 224  # supposed of a network that does not say what it is made for
 PATCH = 4  # a first convolution that shrinks the image so much at once cuts it into patches,
 PATCHES = 4  # and fewer than this along each side are too few
@@ -176,31 +171,5 @@ def _published(network: nn.Module) -> dict[str, Any]:
 
 def _on_meta(name: str) -> nn.Module:
     """Build a network of shapes alone."""
-    build = _torchvision if name.startswith(TORCHVISION) else _timm
-    with torch.device("meta"), warnings.catch_warnings():
-        # Two of torchvision's announce that their initialisation will change; shapes have none.
-        warnings.simplefilter("ignore", FutureWarning)
-        return build(name)
-
-
-def _torchvision(name: str) -> nn.Module:
-    known = torchvision.models.list_models(module=torchvision.models)
-    if name.removeprefix(TORCHVISION) not in known:
-        raise _no_model(name, [TORCHVISION + other for other in known])
-    model: nn.Module = torchvision.models.get_model(name.removeprefix(TORCHVISION))
-    return model
-
-
-def _timm(name: str) -> nn.Module:
-    architecture, dot, _ = name.partition(".")
-    if not timm.is_model(architecture):
-        raise _no_model(name, timm.list_models())
-    tagged = timm.list_models(f"{architecture}.*", include_tags=True)
-    if dot and name not in tagged:
-        raise _no_model(name, tagged)
-    model: nn.Module = timm.create_model(name)
-    return model
-
-
-def _no_model(name: str, known: list[str]) -> UnknownNameError:
-    return UnknownNameError(unknown("model", name, known, listing="`stiffnet list models`"))
+    with torch.device("meta"):
+        return create_model(name)

@@ -5,11 +5,10 @@ import timm
 import torch
 
 import stiffnet
-from stiffnet.backbones import small_images
-from stiffnet.errors import StepError, UnknownNameError
+from stiffnet.errors import UnknownNameError
 
 NAMES = ("resnet20_cifar", "mobilenet_cifar", "vit_tiny_cifar")
-assert stiffnet.create_model  # from here on timm's call knows how to attach
+assert stiffnet.create_model  # from here on timm knows our names
 
 
 def through_timm(name, seed=3, **options):
@@ -61,10 +60,3 @@ def test_weights_that_are_loaded_are_left_as_they_compute(tmp_path):
     )
     assert all(gate.unit != 1 for gate in (b.step_size for b in model.layer1))
     assert equal(stiffnet.detach(model), plain)
-
-
-def test_before_anything_that_attaches_is_imported_it_says_what_to_import(monkeypatch):
-    monkeypatch.setattr(small_images, "_attach", None)
-    with pytest.raises(StepError, match=r"imported yet\. Write `from stiffnet"):
-        through_timm("resnet20_cifar", attention="se")
-    assert through_timm("resnet20_cifar").num_classes == 3

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from stiffnet.network.edits import Spot, loops_around
-from stiffnet.network.gated import original_class
-from stiffnet.network.source import Method, Unreadable, method_of
+from stiffnet.network.gated_block import original_class
+from stiffnet.network.method_source import Method, Unreadable, method_of
+from stiffnet.network.source_edits import Spot, loops_around
 from stiffnet.trajectory.places import Line, Met
 from stiffnet.trajectory.steps import Step
 

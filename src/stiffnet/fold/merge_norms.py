@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stiffnet.batch_norms import MERGEABLE
 from stiffnet.errors import FoldError
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
 from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, has_hooks, read
-from stiffnet.network.deployed import NORMS, Change, bias_of, remove_norm
+from stiffnet.network.deployed import Change, bias_of, remove_norm
 from stiffnet.trajectory.graph import Frame, Node
 
 _LAYERS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
@@ -45,7 +46,11 @@ class Merging:
 
 
 def merge_norms(
-    model: nn.Module, args: Any, kwargs: Any, prove: Callable[[list[Change]], object]
+    model: nn.Module,
+    args: Any,
+    kwargs: Any,
+    prove: Callable[[list[Change]], object],
+    reading: Reading | None = None,
 ) -> Merging:
     """Merge every batch norm that directly follows a layer, and keeps what the network gives.
 
@@ -55,11 +60,12 @@ def merge_norms(
         kwargs: The same, by name.
         prove: Raises a `FoldError` where the network does not give what it gave, for the changes
             that were made so far.
+        reading: A pass of the network, where there was one already.
     """
     done = Merging()
     spoilt: dict[str, str] = {}
     while True:
-        reading = read(model, args, kwargs)
+        reading = reading or read(model, args, kwargs)
         merges: list[_Merge] = []
         done.left = {}
         for op in list(reading.ops.values()):
@@ -72,11 +78,16 @@ def merge_norms(
                     done.left[op.where] = str(reason)
         if not merges:
             return done
-        before = len(done.changes)
+        before, reading = len(done.changes), None
         _merge_those_that_hold(model, merges, done, spoilt, prove)
         done.left |= spoilt
         if len(done.changes) == before or not done.left:
             return done
+
+
+def batch_norms(model: nn.Module) -> list[str]:
+    """Paths of the norms that could be merged, as far as their class says."""
+    return [path for path, module in model.named_modules() if type(module) in MERGEABLE]
 
 
 def _merge_those_that_hold(
@@ -113,7 +124,7 @@ def _first_sentence(error: Exception) -> str:
 def _planned(op: Op, reading: Reading) -> _Merge:
     norm: Any = op.node.frame.module
     path = op.where
-    if type(norm) not in NORMS:
+    if type(norm) not in MERGEABLE:
         raise Refusal(f"{type(norm).__name__} may do more than a batch norm")
     if norm.running_mean is None or norm.running_var is None:
         raise Refusal("it has no running statistics")

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.nested import tensors_in
-from stiffnet.network.edits import EVERY, Gate, Spot, Turn
-from stiffnet.network.gated import gates_of, keep_in_python, put
-from stiffnet.network.source import Unreadable
+from stiffnet.network.gated_block import gates_of, keep_in_python, put
+from stiffnet.network.method_source import Unreadable
+from stiffnet.network.source_edits import EVERY, Gate, Spot, Turn
 from stiffnet.trajectory.places import Line, Places
 from stiffnet.trajectory.wrappers import own_chance, plain_run
 from stiffnet.words import first_line

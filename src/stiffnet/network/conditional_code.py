@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from stiffnet.network.source import Method
+from stiffnet.network.method_source import Method
 
 Code = Sequence[ast.AST]
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
+from stiffnet.network.create import create_model
 from stiffnet.network.deployed import changed
-from stiffnet.network.load import create_model
 
 from .test_fold import assert_same, images, trained
 

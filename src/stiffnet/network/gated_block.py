@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from stiffnet.errors import StepError
-from stiffnet.network.edits import EVERY, Gate, Turn, with_gates
-from stiffnet.network.source import Method, Unreadable, method_of_class
+from stiffnet.network.method_source import Method, Unreadable, method_of_class
+from stiffnet.network.source_edits import EVERY, Gate, Turn, with_gates
 from stiffnet.words import first_line
 
 CHILD = "step_size"

@@ -7,7 +7,7 @@ import torch
 
 import stiffnet
 from stiffnet.errors import StepError
-from stiffnet.network.values import step_sizes
+from stiffnet.network.step_sizes import step_sizes
 from tolerances import RTOL
 
 IMAGES = torch.rand(5, 3, 16, 16, generator=torch.Generator().manual_seed(0))

@@ -10,12 +10,14 @@ import torch
 
 from stiffnet.errors import CheckpointError, CorruptFileError
 from stiffnet.fold.fold import fold
+from stiffnet.network.attention_text import split_attention
+from stiffnet.network.create import create_model
 from stiffnet.network.deployed import Change
-from stiffnet.network.folded import split_attention, write_folded
-from stiffnet.network.load import create_model, load_weights, open_model
+from stiffnet.network.folded_folder import write_folded
 from stiffnet.network.model_folder import MANIFEST, ORIGIN, WEIGHTS, read_folder
+from stiffnet.network.open import open_model
 from stiffnet.network.structure import STRUCTURE
-from stiffnet.network.weights import read_weights
+from stiffnet.network.weights import load_weights, read_weights
 
 CASES = {
     "plain": ("asr:se", False, None),

@@ -1,0 +1,47 @@
+"""One network of ours: its name, how it is built, and what images it is made for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)  # of CIFAR-10's 50,000 training images
+CIFAR_STD = (0.2470, 0.2435, 0.2616)
+CIFAR_SIZE = 32
+STL_SIZE = 96
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """What timm has to know of a network."""
+
+    name: str
+    """What users write."""
+    build: Callable[..., nn.Module]
+    """Takes ``num_classes``, ``in_chans`` and whatever else its network takes."""
+    summary: str
+    """One sentence on the network."""
+    first_conv: str | tuple[str, ...]
+    """Path of the convolution, or convolutions, that see the image."""
+    classifier: str
+    """Path of the linear layer that gives the logits."""
+    last_map: int | None
+    """Side of the map that is pooled at the end; None if there is none."""
+    size: int = CIFAR_SIZE
+    """Side of the images."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The same, as timm writes it."""
+        return {
+            "num_classes": 10,
+            "input_size": (3, self.size, self.size),
+            "pool_size": None if self.last_map is None else (self.last_map, self.last_map),
+            "crop_pct": 1.0,
+            "interpolation": "bilinear",
+            "mean": CIFAR_MEAN,
+            "std": CIFAR_STD,
+            "first_conv": self.first_conv,
+            "classifier": self.classifier,
+        }

@@ -1,0 +1,137 @@
+"""A network built by its name: timm's and ours, or torchvision's."""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import timm
+import torch
+import torchvision
+from torch import nn
+
+from stiffnet.errors import CheckpointError
+from stiffnet.network.attention_text import attach_text
+from stiffnet.network.model_names import TORCHVISION, is_model_name, unknown_model
+from stiffnet.network.pretrained import fetching, torchvision_weights
+
+
+def create_model(
+    name: str,
+    *,
+    num_classes: int | None = None,
+    in_chans: int | None = None,
+    image_size: int | None = None,
+    attention: str | None = None,
+    pretrained: bool = False,
+    seed: int = 0,
+) -> nn.Module:
+    """Build one network; random weights depend on `seed` alone.
+
+    `name` is a timm name, ours included, or ``torchvision:NAME``. `num_classes` is the number of
+    outputs and `in_chans` that of the images' channels; None leaves both as the network has them.
+    `image_size` matters to networks that are built for one size, as vision transformers are;
+    others take any. `attention` attaches a module to every step, as in ``"se"`` or
+    ``"se,reduction=8,where=layer3.*"``: as its authors initialise it, or, with `pretrained`
+    weights, so that it changes nothing at first. ``"asr:se"`` feeds it a learnt constant, and
+    ``"asr:se+se"`` attaches one module behind the other. The backbone's own weights are the same
+    with it and without.
+
+    torch's own random numbers continue afterwards as if nothing had been drawn. Of torchvision,
+    the classification models are known; they take three channels, whatever the images have.
+
+    Raises:
+        UnknownNameError: If neither timm nor torchvision nor we have a network of that name.
+        CheckpointError: If the network cannot be built so, or has no pretrained weights here.
+    """
+    if not is_model_name(name):
+        raise unknown_model(name)
+    for option, value in (
+        ("num_classes", num_classes),
+        ("in_chans", in_chans),
+        ("image_size", image_size),
+    ):
+        if value is not None and value < 1:
+            raise CheckpointError(f"`{option}` is {value}; a network needs at least 1.")
+    build = _create_torchvision if name.startswith(TORCHVISION) else _create_timm
+    sized = _sized(name, image_size)
+    with fetching(name) if pretrained else contextlib.nullcontext():
+        model = build(name, num_classes, in_chans, sized, pretrained=pretrained, seed=seed)
+    if attention is not None:
+        with _seeded(seed):
+            attach_text(model, attention, start="identity" if pretrained else "paper")
+    return model
+
+
+def _sized(name: str, image_size: int | None) -> dict[str, int]:
+    """Return the option that builds a network for another size, where it is built for one."""
+    if image_size is None:
+        return {}
+    if name.startswith(TORCHVISION):
+        return {"image_size": image_size} if "vit_" in name else {}
+    config = timm.get_pretrained_cfg(name)
+    return {"img_size": image_size} if config is not None and config.fixed_input_size else {}
+
+
+def _create_timm(
+    name: str,
+    num_classes: int | None,
+    in_chans: int | None,
+    sized: Mapping[str, int],
+    *,
+    pretrained: bool,
+    seed: int,
+) -> nn.Module:
+    with _seeded(seed):
+        try:
+            model: nn.Module = timm.create_model(
+                name, pretrained=pretrained, num_classes=num_classes, in_chans=in_chans, **sized
+            )
+        except (TypeError, AssertionError, ValueError) as error:
+            if pretrained:
+                raise
+            raise CheckpointError(
+                f"timm cannot build {name} with num_classes={num_classes} and "
+                f"in_chans={in_chans}: {error}. Leave out what this network does not take."
+            ) from error
+    return model
+
+
+def _create_torchvision(
+    name: str,
+    num_classes: int | None,
+    in_chans: int | None,
+    sized: Mapping[str, int],
+    *,
+    pretrained: bool,
+    seed: int,
+) -> nn.Module:
+    if in_chans not in (None, 3):
+        raise CheckpointError(
+            f"{name} takes 3 channels, and `in_chans` is {in_chans}. Leave it out: grey images "
+            "are repeated over the channels."
+        )
+    options: dict[str, Any] = dict(sized)
+    if num_classes is not None:
+        options["num_classes"] = num_classes
+    if pretrained:
+        options["weights"] = torchvision_weights(name)
+        published = len(options["weights"].meta["categories"])
+        if num_classes not in (None, published):
+            raise CheckpointError(
+                f"torchvision's weights for {name} have {published} classes, and `num_classes` is "
+                f"{num_classes}. Leave it out, or leave out the pretrained weights."
+            )
+    with _seeded(seed), warnings.catch_warnings():
+        # Two of them announce that their initialisation will change; the seed fixes today's.
+        warnings.simplefilter("ignore", FutureWarning)
+        model: nn.Module = torchvision.models.get_model(name.removeprefix(TORCHVISION), **options)
+    return model
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Draw from the CPU's random numbers as of `seed`; give the caller's back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

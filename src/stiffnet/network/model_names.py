@@ -1,0 +1,48 @@
+"""Which networks are known by name: timm's, ours among them, and torchvision's."""
+
+import fnmatch
+
+import timm
+import torchvision
+
+from stiffnet.errors import UnknownNameError
+from stiffnet.network.own_models import OWN_MODELS
+from stiffnet.registry import unknown
+
+TORCHVISION = "torchvision:"
+
+
+def model_names(pattern: str = "*") -> list[tuple[str, str]]:
+    """Every name that `create_model` takes and `pattern` matches, as in a shell, and its source."""
+    named = [(name, "stiffnet") for name in OWN_MODELS]
+    named += [(name, "timm") for name in timm.list_models() if name not in OWN_MODELS]
+    named += [(TORCHVISION + name, "torchvision") for name in _torchvision_names()]
+    return [
+        (name, source)
+        for name, source in named
+        if fnmatch.fnmatchcase(name, pattern)
+        or fnmatch.fnmatchcase(name.removeprefix(TORCHVISION), pattern)
+    ]
+
+
+def is_model_name(name: str) -> bool:
+    """Whether `create_model` would know `name`."""
+    if name.startswith(TORCHVISION):
+        return name.removeprefix(TORCHVISION) in _torchvision_names()
+    architecture, dot, _ = name.partition(".")
+    if not timm.is_model(architecture):
+        return False
+    return not dot or name in timm.list_models(f"{architecture}.*", include_tags=True)
+
+
+def unknown_model(name: str) -> UnknownNameError:
+    """Return an error that names the nearest networks."""
+    known = [known for known, _ in model_names()]
+    if "." in name and timm.is_model(name.partition(".")[0]):
+        known = timm.list_models(f"{name.partition('.')[0]}.*", include_tags=True)
+    return UnknownNameError(unknown("model", name, known, listing="`stiffnet list models`"))
+
+
+def _torchvision_names() -> list[str]:
+    names: list[str] = torchvision.models.list_models(module=torchvision.models)
+    return names
