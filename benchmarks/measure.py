@@ -155,28 +155,33 @@ def preloaded(library: str, name: str, batch: int, batches: int, threads: int) -
     """Passes with an allocator against passes without, in turn, in a process each."""
     command = [sys.executable, __file__, "--on-demand", "--model", name]
     command += ["--batch", str(batch), "--threads", str(threads)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     runs = [
-        subprocess.Popen(command, env={**os.environ, "LD_PRELOAD": preload}, **pipes)
+        subprocess.Popen(
+            command,
+            env={**os.environ, "LD_PRELOAD": preload},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for preload in ("", library)
     ]
+
+    def one_pass(run: subprocess.Popen[str]) -> float:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        print(file=run.stdin, flush=True)
+        return float(run.stdout.readline())
+
+    without, preloading = runs
     try:
-        times: list[list[float]] = [[], []]
-        for _ in range(batches):
-            for run, taken in zip(runs, times, strict=True):
-                run.stdin.write("\n")
-                run.stdin.flush()
-                taken.append(float(run.stdout.readline()))
+        ratios = [one_pass(without) / one_pass(preloading) for _ in range(batches)]
     finally:
         for run in runs:
-            run.stdin.close()
-            run.wait()
-    ratio = statistics.median(a / b for a, b in zip(*times, strict=True))
+            run.communicate()  # ends it
     print(
         f"plain passes, {name}, {batches} batches of {batch}, threads: {threads}: with "
-        f"{Path(library).name} {ratio:.2f} x as fast as without (median; "
-        f"{min(a / b for a, b in zip(*times, strict=True)):.2f} to "
-        f"{max(a / b for a, b in zip(*times, strict=True)):.2f})"
+        f"{Path(library).name} {statistics.median(ratios):.2f} x as fast as without (median; "
+        f"{min(ratios):.2f} to {max(ratios):.2f})"
     )
 
 

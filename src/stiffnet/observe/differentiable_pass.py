@@ -66,9 +66,10 @@ class Pass(Recorder):
         found = []
         for step in self.steps:
             self.check(step, self._met)
-            operands = (self._met[s] for s in (step.state_at, step.increment_at, step.rate_at))
             site = step.state_at
-            found.append(Added(*operands, *self._sums[Place(site.module, "add", site.number)]))
+            value, edge = self._sums[Place(site.module, "add", site.number)]
+            increment, rate = self._met[step.increment_at], self._met[step.rate_at]
+            found.append(Added(self._met[site], increment, rate, value, edge))
         return found
 
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

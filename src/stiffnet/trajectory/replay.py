@@ -98,12 +98,9 @@ class Replay(Numbered):
         """Keep what a call is given, and put x there if it begins with an argument."""
         call = self._frames[-1]
         if self._keep and call in self.plan.around:
-            self.kept[call] = Memory(
-                call[0],
-                *_copied((args, kwargs)),
-                counts=dict(self.counts),
-                calls={**self._calls, call[0]: call[1]},
-            )
+            own, named = _copied((args, kwargs))
+            before = {**self._calls, call[0]: call[1]}
+            self.kept[call] = Memory(call[0], own, named, dict(self.counts), before)
         if call == self.plan.address.call and self.plan.address.name == "argument":
             return self._put((args, kwargs))
         return None

@@ -152,7 +152,6 @@ def _keeps_things(value: Any) -> bool:
     """Whether a value is a plain object with attributes, such as the memory of DIA's steps."""
     return (
         type(getattr(value, "__dict__", None)) is dict
-        and type(value).__setattr__ is object.__setattr__
         and not isinstance(value, type | Enum | Tensor | list | dict | set)
         and not callable(value)
     )
