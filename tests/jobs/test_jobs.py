@@ -1,6 +1,7 @@
 """Laws of every job: it prints nothing, and what it writes is what its command writes."""
 
 import shutil
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from stiffnet.cli.main import main
-from stiffnet.errors import RecipeError, StorageError
+from stiffnet.errors import FoldError, RecipeError, StorageError
 from stiffnet.jobs import measure as measure_file
 from stiffnet.jobs.fold import fold
 from stiffnet.jobs.measure import measure
@@ -180,3 +181,32 @@ def test_a_network_is_folded_by_its_name_and_its_weights(tmp_path, name, attenti
 def test_settings_and_arguments_do_not_say_the_same_thing_twice():
     with pytest.raises(RecipeError, match="`seed` is given twice"):
         train(MODEL, DATA, seed=1, settings={"seed": 2})
+
+
+def test_a_fold_has_a_page_that_says_where_it_comes_from(run, tmp_path):
+    made = fold(run, html="fold.html", out="folded", command=COMMAND)
+    page = (tmp_path / "fold.html").read_text()
+    assert {item.kind for item in made.result.report.folded} == {"asr:se"}
+    for text in (MODEL, COMMAND, "8 random images and 16 real ones", "layer1.0.step_size"):
+        assert text in page, text
+    (tmp_path / "thesis.html").write_text("years")
+    with pytest.raises(StorageError, match=r"thesis\.html is there and was not written by this"):
+        fold(run, html="thesis.html", out="other")
+    assert (tmp_path / "thesis.html").read_text() == "years"
+    assert not (tmp_path / "other").exists()
+
+
+def test_no_two_files_of_a_fold_are_one(run):
+    with pytest.raises(FoldError, match=r"`--program` and `--html` would both be a\.bin"):
+        fold(run, program="a.bin", html="a.bin", out="folded")
+
+
+def test_training_does_not_import_what_draws(tmp_path):
+    """In a process of its own, because this one has drawn already."""
+    code = (
+        "import sys; from stiffnet.jobs.train import train\n"
+        f"train({MODEL!r}, {DATA!r}, settings={SETTINGS!r}, out='run')\n"
+        "print(sorted(name for name in sys.modules if name in ('plotly', 'stiffnet.report')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

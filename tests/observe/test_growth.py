@@ -190,7 +190,7 @@ def test_an_identity_is_exhausted_at_once(width):
 
 def test_rows_and_back_for_any_place_of_the_samples():
     value = torch.arange(48.0).reshape(2, 6, 4)
-    layout = Layout(axis=1, fold=2)
+    layout = Layout(axis=1, entries=2)
     rows = layout.rows(value)
     assert rows.shape == (3, 16)
     assert set(rows[1].tolist()) == set(value[:, 2:4].flatten().tolist())

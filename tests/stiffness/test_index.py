@@ -93,24 +93,24 @@ def test_never_copies_its_input_whole(layout, dtype, value):
 @given(
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     axis=st.integers(0, 3),
-    fold=st.integers(1, 3),
+    entries=st.integers(1, 3),
     seed=st.integers(0, 100),
 )
 @ALL
-def test_finds_samples_along_any_axis_with_any_fold(shape, axis, fold, seed):
+def test_finds_samples_along_any_axis_with_any_fold(shape, axis, entries, seed):
     axis %= len(shape)
-    samples = random(*shape, dtype=torch.float64, seed=seed)  # (n, fold, rest) in the end
+    samples = random(*shape, dtype=torch.float64, seed=seed)  # (n, entries, rest) in the end
     x = samples.movedim(0, axis)
-    x = x.repeat_interleave(fold, dim=axis)  # every row of a sample is the same
-    expected = wide_norms(samples.reshape(len(samples), -1)) * math.sqrt(fold)
+    x = x.repeat_interleave(entries, dim=axis)  # every row of a sample is the same
+    expected = wide_norms(samples.reshape(len(samples), -1)) * math.sqrt(entries)
     for where in (axis, axis - x.dim()):
-        norms = sample_norms(x, axis=where, fold=fold)
+        norms = sample_norms(x, axis=where, entries=entries)
         assert_close(norms, expected, rtol=RTOL["float64"], atol=0.0)
 
 
 def test_folds_neighbouring_rows():
     x = torch.tensor([[1.0], [2.0], [2.0], [2.0], [3.0], [6.0]])
-    assert sample_norms(x, fold=3).tolist() == [3.0, 7.0]
+    assert sample_norms(x, entries=3).tolist() == [3.0, 7.0]
 
 
 def test_a_sample_does_not_see_its_batch():
@@ -189,8 +189,8 @@ def test_names_the_sample_and_the_step_that_have_no_index(state, rate, message):
         (lambda: sample_norms(torch.ones(2, 2, dtype=torch.int64)), "floating-point"),
         (lambda: sample_norms(torch.ones(2, 2), axis=2), "axis 2"),
         (lambda: sample_norms(torch.tensor(1.0)), "axis 0"),
-        (lambda: sample_norms(torch.ones(5, 2), fold=2), "length 5 .* 2 rows"),
-        (lambda: sample_norms(torch.ones(5, 2), fold=0), "length 5 .* 0 rows"),
+        (lambda: sample_norms(torch.ones(5, 2), entries=2), "length 5 .* 2 rows"),
+        (lambda: sample_norms(torch.ones(5, 2), entries=0), "length 5 .* 0 rows"),
         (lambda: stiffness_index(torch.ones(2, 2), torch.ones(3, 2)), r"\(2,\) .* \(3,\)"),
     ],
 )

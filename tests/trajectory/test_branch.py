@@ -89,13 +89,13 @@ def test_at_its_own_input_it_gives_what_the_pass_gave(name):
             rate, increment, total = (
                 branch(model, step, x, of=of) for of in ("rate", "increment", "sum")
             )
-            axis, fold = step.state_at.axis, step.state_at.fold
+            axis, entries = step.state_at.axis, step.state_at.entries
             for made, norms in ((rate, "rate_norms"), (increment, "increment_norms")):
                 assert torch.equal(made(made.input), made.output)
                 expected = getattr(trajectory, norms)[:, at]
-                agree(sample_norms(made.output, axis=axis, fold=fold), expected)
+                agree(sample_norms(made.output, axis=axis, entries=entries), expected)
             if step.identity:
-                state = sample_norms(rate.input, axis=axis, fold=fold)
+                state = sample_norms(rate.input, axis=axis, entries=entries)
                 agree(state, trajectory.state_norms[:, at])
                 agree(rate.input + increment.output, total.output)
             derivatives_agree(total if step is found[-1] else rate)

@@ -30,6 +30,9 @@ def fold(
         Path | None,
         typer.Option(metavar="FILE", help="Also write a torch.export program (.pt2)."),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write an HTML page on the fold.")
+    ] = None,
     data: Annotated[
         str,
         typer.Option(metavar="DATA", help="Images to compare on. By default those of the run."),
@@ -61,6 +64,7 @@ def fold(
         fuse=fuse,
         onnx=onnx,
         program=program,
+        html=html,
         data=data or None,
         limit=limit,
         out=out,
@@ -72,6 +76,8 @@ def fold(
     print(f"The folded network: {folded.folder}")
     for export in folded.exports:
         print(_told(export))
+    if html is not None:
+        print(f"The page: {html}")
 
 
 def _told(made: "ExportReport") -> str:

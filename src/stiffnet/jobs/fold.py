@@ -1,7 +1,7 @@
 """Fold a network into the one to deploy: a model folder, and exports beside it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from stiffnet.data import open_data
 from stiffnet.errors import ExportError, FoldError, StiffnetError, StorageError
-from stiffnet.files import check_writable
+from stiffnet.files import check_replaceable, check_writable
 from stiffnet.fold.fold import STAGES, fold as run
 from stiffnet.fold.result import FoldResult
-from stiffnet.jobs.places import file_name, refuse_strangers
-from stiffnet.jobs.subject import Spec, Subject, remarks_on, subject_of
+from stiffnet.jobs.places import SIGNS, file_name, refuse_strangers
+from stiffnet.jobs.subject import Spec, Subject, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
 from stiffnet.network.export_mark import refuse_replacing
@@ -22,6 +22,7 @@ from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.structure import STRUCTURE
+from stiffnet.provenance import provenance
 from stiffnet.train.recipe_file import RECIPE, build_recipe
 
 RANDOM = 8  # random images that the fold is compared on, beside real ones
@@ -49,6 +50,7 @@ def fold(
     fuse: bool = False,
     onnx: Spec | None = None,
     program: Spec | None = None,
+    html: Spec | None = None,
     data: Spec | None = None,
     limit: int = 16,
     out: Spec | None = None,
@@ -65,6 +67,7 @@ def fold(
         fuse: Also fuse every norm with the layer before it.
         onnx: ONNX file to write as well.
         program: `torch.export` program to write as well.
+        html: Page on the fold to write as well.
         data: Images to compare on; None for those of the run, if there is one.
         limit: Compare on this many of them, evenly chosen.
         out: Folder for the network; None for ``RUN/folded``, ``FOLDER-folded`` or ``folded/NAME``.
@@ -84,7 +87,7 @@ def fold(
     folder = _default(subject) if out is None else Path(out)
     files = {
         kind: Path(file)
-        for kind, file in (("onnx", onnx), ("program", program))
+        for kind, file in (("onnx", onnx), ("program", program), ("html", html))
         if file is not None
     }
     check_writable(folder)
@@ -108,7 +111,10 @@ def fold(
     made_by = command or "stiffnet.jobs.fold"
     exports = []
     with watcher.progress(f"folding {loaded.name}", STAGES + 1 + len(files)) as advance:
-        result = run(loaded.model, example, fuse=fuse, on_stage=lambda: advance(1))
+        made = run(loaded.model, example, fuse=fuse, on_stage=lambda: advance(1))
+        about = facts_of(loaded, data=f"{RANDOM} random images" + _and(real), command=command)
+        report = replace(made.report, facts=about | provenance(loaded.model))
+        result = FoldResult(made.model, report)
         origin: dict[str, Fact] = {
             "folded_by": made_by,
             "source": str(subject.folder or subject.spec),
@@ -120,10 +126,18 @@ def fold(
         advance(1)
         facts = {"form": "folded", "model": loaded.name, "made_by": made_by}
         for kind, file in files.items():
-            export = export_onnx if kind == "onnx" else export_program
-            exports.append(export(result.model, file, example, inputs=real, facts=facts))
+            if kind == "html":
+                result.report.html(file)
+            else:
+                export = export_onnx if kind == "onnx" else export_program
+                exports.append(export(result.model, file, example, inputs=real, facts=facts))
             advance(1)
     return FoldedNetwork(result, folder, tuple(exports), RANDOM, sum(map(len, real)))
+
+
+def _and(real: list[Tensor]) -> str:
+    """Say how many real images there are too."""
+    return f" and {sum(map(len, real))} real ones" if real else ""
 
 
 def _default(subject: Subject) -> Path:
@@ -162,12 +176,16 @@ def _check_files(folder: Path, files: Mapping[str, Path]) -> None:
                 f"{path} will be a part of the folded network. Choose another name for `--{kind}`."
             )
         check_writable(path.parent)
-        refuse_replacing(path, kind)  # type: ignore[arg-type]  # both are kinds
-    if len(set(map(_spelled, files.values()))) < len(files):
-        raise FoldError(
-            f"`--onnx` and `--program` would both be {next(iter(files.values()))}. Give each a "
-            "file of its own."
-        )
+        if kind == "html":
+            check_replaceable(path, SIGNS[".html"])
+        else:
+            refuse_replacing(path, kind)  # type: ignore[arg-type]  # both are kinds
+    taken = {_spelled(path): kind for kind, path in files.items()}
+    for kind, path in files.items():
+        if (other := taken[_spelled(path)]) != kind:
+            raise FoldError(
+                f"`--{kind}` and `--{other}` would both be {path}. Give each a file of its own."
+            )
 
 
 def _real_images(

@@ -134,7 +134,7 @@ def _measured(
     columns = []
     for step, one, other in zip(steps, clean.additions, noisy.additions, strict=True):
         site = step.state_at
-        after = sample_norms(other.sum - one.sum, axis=site.axis, fold=site.entries).cpu()
+        after = sample_norms(other.sum - one.sum, axis=site.axis, entries=site.entries).cpu()
         _refuse(~torch.isfinite(after / given), step)
         columns.append((after / given).log())
     return torch.stack(columns, dim=1)

@@ -10,7 +10,7 @@ from stiffnet.trajectory.norms import as_double, sample_norms
 
 
 def stiffness_index(
-    state: Tensor, rate: Tensor, *, axis: int = 0, fold: int = 1, what: str = "this step"
+    state: Tensor, rate: Tensor, *, axis: int = 0, entries: int = 1, what: str = "this step"
 ) -> Tensor:
     r"""Neural stiffness index of one step, per sample.
 
@@ -23,7 +23,7 @@ def stiffness_index(
         state: The shortcut operand of the addition.
         rate: The branch operand, before any gate.
         axis: The axis along which samples lie, in both.
-        fold: How many neighbouring rows of ``axis`` make up one sample, in both.
+        entries: How many neighbouring rows of ``axis`` make up one sample, in both.
         what: The step's name, for messages.
 
     Returns:
@@ -38,8 +38,8 @@ def stiffness_index(
         tensor([0.5000], dtype=torch.float64)
     """
     return index_from_norms(
-        sample_norms(state, axis=axis, fold=fold),
-        sample_norms(rate, axis=axis, fold=fold),
+        sample_norms(state, axis=axis, entries=entries),
+        sample_norms(rate, axis=axis, entries=entries),
         what=what,
     )
 

@@ -17,12 +17,12 @@ class Layout:
     """Which axis of a value counts the samples, and how many of its entries each sample has."""
 
     axis: int = 0
-    fold: int = 1
+    entries: int = 1
 
     def rows(self, value: Tensor) -> Tensor:
         """Return a value as float64 of shape (samples, entries)."""
         apart = value.movedim(self.axis, 0)
-        return apart.reshape(len(apart) // self.fold, -1).double()
+        return apart.reshape(len(apart) // self.entries, -1).double()
 
     def like(self, rows: Tensor, value: Tensor) -> Tensor:
         """Return rows in the shape and precision of a value: the opposite of `rows`."""

@@ -18,7 +18,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 @torch.no_grad()
-def sample_norms(x: Tensor, *, axis: int = 0, fold: int = 1) -> Tensor:
+def sample_norms(x: Tensor, *, axis: int = 0, entries: int = 1) -> Tensor:
     r"""Euclidean norm of every sample, over everything that belongs to it.
 
     $$\lVert x_n \rVert_2 = \sqrt{\textstyle\sum_i x_{n,i}^2}$$
@@ -33,23 +33,23 @@ def sample_norms(x: Tensor, *, axis: int = 0, fold: int = 1) -> Tensor:
     Args:
         x: Values of a batch, of any floating dtype.
         axis: The axis along which samples lie.
-        fold: How many neighbouring rows of ``axis`` make up one sample (windows of an image, say).
+        entries: How many neighbouring rows of ``axis`` make up one sample (windows, say).
 
     Returns:
         One float64 norm per sample, on ``x``'s device if that has float64, else on the CPU.
 
     Raises:
-        StepError: If ``x`` has no such axis, is no floating tensor, or does not divide by ``fold``.
+        StepError: If ``x`` has no such axis, is not floating, or does not divide by ``entries``.
 
     Example:
         >>> sample_norms(torch.tensor([[3.0, 4.0], [5.0, 12.0]]))
         tensor([ 5., 13.], dtype=torch.float64)
         >>> sample_norms(torch.tensor([[3.0, 5.0], [4.0, 12.0]]), axis=1)
         tensor([ 5., 13.], dtype=torch.float64)
-        >>> sample_norms(torch.tensor([[3.0], [4.0], [5.0], [12.0]]), fold=2)
+        >>> sample_norms(torch.tensor([[3.0], [4.0], [5.0], [12.0]]), entries=2)
         tensor([ 5., 13.], dtype=torch.float64)
     """
-    rows = _samples_first(x.detach(), axis, fold)
+    rows = _samples_first(x.detach(), axis, entries)
     if rows.numel() == 0:
         return as_double(rows.new_zeros(rows.shape[0]))
     if rows.device.type != "cpu":
@@ -71,7 +71,7 @@ def as_double(x: Tensor) -> Tensor:
     return (x.cpu() if x.device.type == "mps" else x).double()
 
 
-def _samples_first(x: Tensor, axis: int, fold: int) -> Tensor:
+def _samples_first(x: Tensor, axis: int, entries: int) -> Tensor:
     """View ``x`` as (samples, ...), the other axes in memory order and merged where they can be."""
     if not x.is_floating_point():
         raise StepError(
@@ -82,14 +82,14 @@ def _samples_first(x: Tensor, axis: int, fold: int) -> Tensor:
             f"Samples were said to lie along axis {axis}, but the values have shape "
             f"{tuple(x.shape)}; give `axis` the batch axis."
         )
-    if fold < 1 or x.shape[axis] % fold:
+    if entries < 1 or x.shape[axis] % entries:
         raise StepError(
-            f"An axis of length {x.shape[axis]} does not hold samples of {fold} rows each; "
-            "give `fold` the number of rows that belong to one sample."
+            f"An axis of length {x.shape[axis]} does not hold samples of {entries} rows each; "
+            "give `entries` the number of rows that belong to one sample."
         )
     axis %= x.dim()
     before, after = x.shape[:axis], x.shape[axis + 1 :]
-    x = x.view(*before, x.shape[axis] // fold, fold, *after).movedim(axis, 0)
+    x = x.view(*before, x.shape[axis] // entries, entries, *after).movedim(axis, 0)
     order = sorted(range(1, x.dim()), key=lambda d: x.stride(d), reverse=True)
     sizes: list[int] = []
     inner = 0  # stride of the last axis in `sizes`

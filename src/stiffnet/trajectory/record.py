@@ -169,7 +169,7 @@ class _Norms(Recorder):
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
         """Keep the norms of an operand, and let it go."""
-        self._norms[site] = sample_norms(value, axis=site.axis, fold=site.entries)
+        self._norms[site] = sample_norms(value, axis=site.axis, entries=site.entries)
         self._scales[site] = abs(scale)
 
     def end(self) -> None:
