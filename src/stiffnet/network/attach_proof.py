@@ -222,7 +222,7 @@ def _placed(
 ) -> Iterator[Gate]:
     taken: set[Spot] = set()
     for wish in asked:
-        spot, seen = wish.gate.spot, ()
+        spot, seen = wish.gate.spot, tuple[Turn, ...]()
         if spot.loop is not None:
             seen = _all_turns(path, spot, probes)
             own = {turns[path, number] for number in wish.numbers}

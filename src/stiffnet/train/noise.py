@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stiffnet.batch_norms import PLAIN
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.registry import unknown
-from stiffnet.train.synced_norms import NORMS, Altered, Call, alter
+from stiffnet.train.synced_norms import Altered, Call, alter
 
 KINDS = ("constant", "random")
 BATCH_NORMS: dict[type[nn.Module], type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]] = {
@@ -81,7 +82,7 @@ def add_noise(model: Model, kind: str, a: float, b: float, seed: int) -> Model:
             f"The {kind} noise was given a = {a} and b = {b}; set `noise_a` and `noise_b` to "
             "finite numbers, which for random noise are standard deviations and not negative."
         )
-    norms = [module for module in model.modules() if isinstance(module, NORMS)]
+    norms = [module for module in model.modules() if isinstance(module, PLAIN)]
     if not norms:
         raise RecipeError(
             f"Noise goes into batch norms, and {type(model).__name__} has none; "

@@ -20,7 +20,7 @@ from torch.nn.modules._functions import SyncBatchNorm as _TorchKernels
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-from stiffnet.batch_norms import PLAIN as NORMS
+from stiffnet.batch_norms import PLAIN
 from stiffnet.errors import RecipeError
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -35,7 +35,7 @@ def synchronise(model: Model) -> Model:
     rank, or none, and in evaluation nothing differs from the ordinary norm.
     """
     for module in model.modules():
-        if isinstance(module, NORMS):
+        if isinstance(module, PLAIN):
             alter(module, Synchronised)
     return model
 

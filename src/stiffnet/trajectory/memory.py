@@ -57,7 +57,7 @@ _Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def _layout(tensor: Tensor) -> _Layout:
-    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
 
 
 def _end(tensor: Tensor) -> int:
