@@ -189,9 +189,8 @@ def _barely(view: StiffnessView) -> str:
             f"On average every step moves the state by {percent(BARELY)} or more; the calmest, "
             f"{strong(_name(steps[0]))}, has a mean {name} of {number(steps[0][key])}."
         )
-    more = [f"{len(calm) - _NAMED} more"] if len(calm) > _NAMED else []
     said = strong(f"{len(calm)} of {len(view.steps)} steps barely move the state")
-    names = listed([*calm[:_NAMED], *more])
+    names = listed(calm, most=_NAMED)
     return f"{said} (mean {name} below {number(BARELY, 1)}): {names}."
 
 
