@@ -103,7 +103,7 @@ def mapped(given: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _rebuilt(given: Any, items: list[Any]) -> Any:
-    """A sequence of a class of somebody's: such as `torch.return_types.max`, or a subclass."""
+    """A sequence of another class, such as `torch.return_types.max`, or a subclass."""
     try:
         return type(given)(items)
     except Exception:  # a constructor that takes something else
@@ -199,5 +199,5 @@ def frames_of(reading: Reading, module: nn.Module) -> Iterator[Frame]:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody hung forward hooks on a module."""
+    """Whether a module has forward hooks."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

@@ -94,8 +94,7 @@ def top_k(report: Measured, k: int) -> tuple[str, ...]:
     counted = [i for i, step in enumerate(report.steps) if step.counted]
     if not 1 <= k <= len(counted):
         raise StepError(
-            f"`top_k` was asked for {k} steps, and {len(counted)} of the report's steps count. "
-            f"Ask for 1 to {len(counted)}."
+            f"`k` is {k}, and {len(counted)} of the report's steps count. Give 1 to {len(counted)}."
         )
     ranked = sorted(counted, key=lambda i: -float(values[i]))[:k]
     return tuple(report.steps[i].name for i in sorted(ranked))
