@@ -143,8 +143,8 @@ class Unfinished(Attention):
     [
         ("se", Half, r"already an attention module called 'se'; choose another name"),
         ("asr:half", Half, r"cannot be called 'asr:half'; use lower-case letters"),
-        ("mine", nn.Identity, r"Identity is no attention module; derive it from .*`excite`"),
-        ("mine", Half(3), r"is no attention module; derive it from"),
+        ("mine", nn.Identity, r"Identity is not an attention module; derive it from .*`excite`"),
+        ("mine", Half(3), r"is not an attention module; derive it from"),
         ("mine", Unfinished, r"Unfinished is unfinished; write its `excite`"),
     ],
     ids=str,

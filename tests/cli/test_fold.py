@@ -178,7 +178,7 @@ BAD = {
     ),
     "the run's weights": (
         nothing, ["run", "--program", "run/final/weights.safetensors"], 2,
-        "weights.safetensors is there already and is not a program that stiffnet wrote",
+        "weights.safetensors exists already and is not a program that stiffnet wrote",
     ),
     "a link to them": (linked, ["run", "--program", "net.pt2"], 2, "net.pt2 is there already"),
     "a file of the result": (
@@ -220,7 +220,7 @@ def test_no_onnx_file_lands_on_what_is_no_onnx_file_of_ours(run, capsys):
     for path in ("run/final/weights.safetensors", "run/net.onnx"):
         assert main(["fold", "run", "--onnx", path]) == 2
         said = capsys.readouterr().err
-        assert f"{path} is there already and is not an ONNX file that stiffnet wrote" in said
+        assert f"{path} exists already and is not an ONNX file that stiffnet wrote" in said
     assert content(run) == before
 
 

@@ -156,7 +156,7 @@ def test_beside_an_ordinary_module_the_constant_one_folds_and_the_other_stays():
 
 
 def test_a_constant_gate_outside_an_ordinary_one_is_refused():
-    with pytest.raises(FoldError, match=r"step_size_2' \(it lies outside of layer1.0.step_size"):
+    with pytest.raises(FoldError, match=r"step_size_2' \(it comes after layer1.0.step_size"):
         fold(resnet("se+asr:se"), images(), passes=0)
 
 
@@ -319,7 +319,7 @@ REFUSED = {
     "a parametrised weight": (
         lambda m, x: m.gate_here(m.a(x)),
         lambda: {"a": parametrizations.weight_norm(conv())},
-        "a cannot hold it: its weight is computed anew",
+        "a cannot hold it: its weight is computed again",
     ),
     "a norm without a weight": (
         lambda m, x: m.gate_here(m.n(x)),

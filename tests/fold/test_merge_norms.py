@@ -141,7 +141,7 @@ def test_a_norm_that_cannot_be_merged_is_left_and_the_others_are_merged():
     assert [item.name for item in result.report.folded] == ["1", "5", "7", "9"]
     [left] = result.report.refused
     assert left.name == "3"
-    assert "spoil the result: Looks cannot be run after folding: " in left.reason
+    assert "merging it fails: Looks cannot be run after folding: " in left.reason
     assert "running_var" in left.reason
 
 

@@ -257,7 +257,7 @@ def test_a_plus_joins_modules_and_is_also_part_of_values(text, read):
 
 @pytest.mark.parametrize("text", ["asr:se,depth", "se+ie,x=", "se,a=1,a=2", "se,init=nan"])
 def test_text_that_cannot_be_read_is_refused(text):
-    with pytest.raises(RecipeError, match=r"in the attention .* is no "):
+    with pytest.raises(RecipeError, match=r"in the attention .* is not an? "):
         read_attention(text)
 
 
@@ -283,7 +283,7 @@ def test_options_that_come_too_late_are_refused():
     model, x = network(TINY), images(TINY)
     before = anatomy(model)
     for name in ("se", "iebn"):
-        message = f"depth came too late for asr:{name}; give such options to `asr` itself"
+        message = f"depth cannot be given to asr:{name}; give such options to `asr` itself"
         with pytest.raises(StepError, match=message):
             attach(model, asr(name), depth=2, example=x)
     with pytest.raises(StepError, match="asr:srm starts with step sizes of 0"):

@@ -51,7 +51,7 @@ def test_top_k_names_the_stiffest_steps_that_count(found):
     assert top_k(report, 3) == ("layer1.1", "layer2.2", "layer3.1")
     assert len(top_k(report, 6)) == 6
     for k in (0, 7):
-        with pytest.raises(StepError, match=rf"asked for {k} steps, and 6 .*Ask for 1 to 6"):
+        with pytest.raises(StepError, match=rf"`k` is {k}, and 6 .*Give 1 to 6"):
             top_k(report, k)
     model = attach(network(SMALL), "se", where=top_k(report, 2), example=images(SMALL))
     assert places(model) == ["layer2.2", "layer3.1"]
@@ -199,7 +199,7 @@ def test_users_say_where_modules_go_in_their_networks(monkeypatch):
 
 
 def test_an_example_is_asked_for_where_none_can_be_made():
-    with pytest.raises(StepError, match=r"takes could not be found out. .*Give one batch as `exam"):
+    with pytest.raises(StepError, match=r"No example could be made for .*Give one batch as `exam"):
         attach(nn.Sequential(nn.Linear(4, 4)), "se")
 
 

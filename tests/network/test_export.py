@@ -137,7 +137,7 @@ def test_an_earlier_program_is_replaced_and_nothing_else_is(tmp_path):
             (tmp_path / name).mkdir()
         elif name == "gone":
             (tmp_path / name).symlink_to(tmp_path / "nowhere")
-        with pytest.raises(ExportError, match=f"{name} is there already and is not a program"):
+        with pytest.raises(ExportError, match=f"{name} exists already and is not a program"):
             export_program(model, tmp_path / name, EXAMPLE)
     assert torch.load(tmp_path / "weights.pt").keys() == model.state_dict().keys()
 
@@ -148,7 +148,7 @@ def test_an_earlier_onnx_file_is_known(exported, tmp_path):
     refuse_replacing(path, "onnx")
     (tmp_path / "cut.onnx").write_bytes(path.read_bytes()[:-100])
     for strange in (tmp_path / "cut.onnx", path):
-        with pytest.raises(ExportError, match="is there already and is not a"):
+        with pytest.raises(ExportError, match="exists already and is not a"):
             refuse_replacing(strange, "program" if strange == path else "onnx")
 
 

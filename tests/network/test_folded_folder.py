@@ -210,7 +210,7 @@ def test_a_form_of_the_future_is_refused(tmp_path, made):
 
 def test_weights_that_no_network_of_that_name_takes_are_not_written(tmp_path, made):
     source, result = made("fused")
-    with pytest.raises(ValueError, match="no resnet20_cifar that could be built again"):
+    with pytest.raises(ValueError, match="could not be built again as a resnet20_cifar"):
         write_folded(tmp_path / "new", result.model, [], source=source, made_by={})
     assert not (tmp_path / "new").exists()
 

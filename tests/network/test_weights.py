@@ -369,7 +369,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lying_header_is_refused(tmp_path, lie):
     (tmp_path / "w.safetensors").write_bytes(LIES[lie])
-    refuses(tmp_path / "w.safetensors", CorruptFileError, "damaged or is no weights file")
+    refuses(tmp_path / "w.safetensors", CorruptFileError, "damaged or not a weights file")
 
 
 def test_a_packed_archive_is_refused_before_it_is_unpacked(tmp_path):
@@ -385,7 +385,7 @@ def test_the_part_with_the_wrong_sum_is_named(tmp_path):
     tensor = network()[0].weight.detach().numpy().tobytes()
     assert content.count(tensor) == 1
     path.write_bytes(content.replace(tensor, b"\1" * len(tensor)))
-    refuses(path, CorruptFileError, r"part w/data/\d does not hold")
+    refuses(path, CorruptFileError, r"part w/data/\d fails its checksum")
 
 
 def theirs(state):

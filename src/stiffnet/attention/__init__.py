@@ -81,7 +81,7 @@ def register_attention(name: str, module: type[nn.Module], *, summary: str = "")
     if not (isinstance(module, type) and issubclass(module, Attention)):
         what = getattr(module, "__name__", repr(module))
         raise StepError(
-            f"{what} is no attention module; derive it from `stiffnet.attention.Attention` and "
+            f"{what} is not an attention module; derive it from `stiffnet.attention.Attention` and "
             "write its `describe` and `excite`."
         )
     if inspect.isabstract(module):

@@ -35,23 +35,17 @@ def channel_weights(channels: int, vectors: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(channels, vectors).uniform_(-bound, bound))
 
 
-@final
-class Paper(Adaptor):
-    """Each channel's vectors weighed and summed, batch norm, IE: 6C parameters for two vectors."""
+class _Weighed(Adaptor):
+    """Vectors weighed channel by channel, batch norm, their sum, IE."""
 
-    def __init__(self, channels: int, vectors: int) -> None:
+    def __init__(self, channels: int, weight: nn.Parameter, norms: int = 1) -> None:
         super().__init__()
-        self.weight = channel_weights(channels, vectors)
-        self.norm = nn.BatchNorm1d(channels)
+        self.weight = weight
+        self.norm = nn.BatchNorm1d(channels * norms)
         self.affine = InstanceAffine(channels)
 
-    @staticmethod
-    def parameter_count(channels: int, vectors: int) -> int:
-        """Weights, norm, IE."""
-        return (vectors + 2 + 2) * channels
-
     def forward(self, x: Tensor) -> Tensor:
-        """Weigh, normalise, scale and shift."""
+        """Weigh, normalise the sum, scale and shift."""
         return self.affine(self.norm((x * self.weight).sum(-1)))  # type: ignore[no-any-return]
 
     def settle(self) -> float:
@@ -60,14 +54,25 @@ class Paper(Adaptor):
 
 
 @final
-class Separate(Adaptor):
+class Paper(_Weighed):
+    """Each channel's vectors weighed and summed, batch norm, IE: 6C parameters for two vectors."""
+
+    def __init__(self, channels: int, vectors: int) -> None:
+        super().__init__(channels, channel_weights(channels, vectors))
+
+    @staticmethod
+    def parameter_count(channels: int, vectors: int) -> int:
+        """Weights, norm, IE."""
+        return (vectors + 2 + 2) * channels
+
+
+@final
+class Separate(_Weighed):
     """Ours: each vector weighed and normalised by itself, then summed, then IE."""
 
     def __init__(self, channels: int, vectors: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(channels, vectors).uniform_(-1, 1))
-        self.norm = nn.BatchNorm1d(channels * vectors)
-        self.affine = InstanceAffine(channels)
+        weight = nn.Parameter(torch.empty(channels, vectors).uniform_(-1, 1))
+        super().__init__(channels, weight, norms=vectors)
 
     @staticmethod
     def parameter_count(channels: int, vectors: int) -> int:
@@ -79,33 +84,18 @@ class Separate(Adaptor):
         each = self.norm((x * self.weight).flatten(1)).unflatten(1, self.weight.shape)
         return self.affine(each.sum(-1))  # type: ignore[no-any-return]
 
-    def settle(self) -> float:
-        """IE's published start does not look at its input."""
-        return self.affine.settle()
-
 
 @final
-class Shared(Adaptor):
+class Shared(_Weighed):
     """Ours: one weight per channel for all vectors, so that only their sum counts."""
 
     def __init__(self, channels: int, vectors: int) -> None:
-        super().__init__()
-        self.weight = channel_weights(channels, 1)
-        self.norm = nn.BatchNorm1d(channels)
-        self.affine = InstanceAffine(channels)
+        super().__init__(channels, channel_weights(channels, 1))
 
     @staticmethod
     def parameter_count(channels: int, vectors: int) -> int:
         """One weight, norm, IE."""
         return (1 + 2 + 2) * channels
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Weigh all vectors alike, normalise, scale and shift."""
-        return self.affine(self.norm((x * self.weight).sum(-1)))  # type: ignore[no-any-return]
-
-    def settle(self) -> float:
-        """IE's published start does not look at its input."""
-        return self.affine.settle()
 
 
 @final

@@ -59,7 +59,7 @@ class Attention(nn.Module, ABC):
         shares_cell: The steps of a stage share one cell; see `for_stage`.
         replaces_norm: It takes the place of a batch norm and does not sit before the addition.
         squashes: It ends in `squash`, so that another activation can be chosen for it.
-        activation: What it ends in then, ``"sigmoid"`` unless it is told otherwise.
+        activation: What it ends in then, ``"sigmoid"`` by default.
         descriptor_shape: Shape of one sample's descriptor: what a constant fed to `gate` must have.
         unit: What the gate is multiplied with: 1, or after `start_at_identity` the inverse of its
             first value. A buffer, so that a checkpoint knows how its network started.
@@ -118,7 +118,7 @@ class Attention(nn.Module, ABC):
             raise StepError(f"{name} was asked for {channels} channels; give it one or more.")
         if channel_axis not in (1, -1):
             raise StepError(
-                f"{name} was told that channels lie along axis {channel_axis}; `channel_axis` is "
+                f"{name} was given channels along axis {channel_axis}; `channel_axis` is "
                 "1 for images and -1 for tokens."
             )
         if channel_axis == -1 and (self.spatial or self.replaces_norm):
@@ -184,7 +184,7 @@ class Attention(nn.Module, ABC):
         """Refuse to feed a constant to a module that `for_constant` cannot rid of positions."""
         if cls.spatial and cls.for_constant is Attention.for_constant:
             raise StepError(
-                f"{cls.__name__}'s step size differs between positions, so that no constant stands "
+                f"{cls.__name__}'s step size differs between positions, so no constant stands "
                 "for what it reads; choose a module with one step size per channel, such as 'se'."
             )
 

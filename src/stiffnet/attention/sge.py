@@ -23,7 +23,7 @@ class SGE(Attention):
     Args:
         channels: Width of the rate, a multiple of `groups`.
         groups: How many groups; 64 in all the authors' models.
-        channel_axis: 1; positions of tokens are no map.
+        channel_axis: 1; tokens have no map.
     """
 
     summary = "likeness of each position to its group's mean"
@@ -57,7 +57,7 @@ class SGE(Attention):
             StepError: Always.
         """
         raise StepError(
-            "SGE's descriptor has the size of the map it was read off, so that no constant stands "
+            "SGE's descriptor has the size of the map it was read off, so no constant stands "
             "for it; choose a module with one step size per channel, such as 'se'."
         )
 

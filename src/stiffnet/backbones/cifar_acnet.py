@@ -43,8 +43,8 @@ class AsymmetricConv(nn.Module):
         """Return the one convolution that this is in evaluation (timm's convention)."""
         if self.training:
             raise FoldError(
-                "An AsymmetricConv in training is no single convolution: its norms use the batch. "
-                "Call `eval()` first."
+                "An AsymmetricConv in training is not a single convolution: its norms use the "
+                "batch. Call `eval()` first."
             )
         joined = (fuse_conv_bn_eval(*getattr(self, name)) for name in PARALLEL)
         made: nn.Conv2d = next(joined)

@@ -11,7 +11,6 @@ from timm.models.efficientnet import EfficientNet
 
 from stiffnet.backbones.own_model import OwnModel
 
-MOBILENET = "mobilenet_cifar"
 STAGES = (  # blocks, stride of the first, width
     (1, 1, 64),
     (2, 2, 128),
@@ -33,7 +32,7 @@ def cifar_mobilenet(**options: Any) -> EfficientNet:
 
 MODELS = [
     OwnModel(
-        MOBILENET,
+        "mobilenet_cifar",
         cifar_mobilenet,
         "timm's MobileNet v1 for 32-pixel images.",
         first_conv="conv_stem",

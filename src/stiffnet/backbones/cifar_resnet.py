@@ -3,7 +3,7 @@
 He, Zhang, Ren and Sun, 2016: "Deep residual learning for image recognition" (post-activation) and
 "Identity mappings in deep residual networks" (pre-activation). Three stages of n blocks, widths 16,
 32 and 64 (times four for bottlenecks), a 1×1 convolution where the state changes shape. Activations
-and additions work in place: on maps this large, memory that is written for the first time is dear.
+and additions work in place: on maps this large, memory that is written for the first time is slow.
 """
 
 import math

@@ -9,7 +9,6 @@ from torchvision.models import ShuffleNetV2
 
 from stiffnet.backbones.own_model import OwnModel
 
-SHUFFLENET = "shufflenetv2_cifar"
 BLOCKS = [4, 8, 4]
 WIDTHS = [24, 116, 232, 464, 1024]  # stem, three stages, last convolution
 
@@ -52,7 +51,7 @@ class CifarShuffleNetV2(ShuffleNetV2):
 
 MODELS = [
     OwnModel(
-        SHUFFLENET,
+        "shufflenetv2_cifar",
         CifarShuffleNetV2,
         "torchvision's ShuffleNetV2 for 32-pixel images.",
         first_conv="conv1.0",

@@ -13,7 +13,6 @@ from torch import nn
 
 from stiffnet.backbones.own_model import OwnModel
 
-VGG19 = "vgg19_cifar"
 LAYERS = [
     *(64, 64, "M"),
     *(128, 128, "M"),
@@ -41,7 +40,7 @@ def cifar_vgg(*, drop_rate: float = 0.5, **options: Any) -> VGG:
 
 MODELS = [
     OwnModel(
-        VGG19,
+        "vgg19_cifar",
         cifar_vgg,
         "timm's VGG-19 with batch norms and a head for 32-pixel images.",
         first_conv="features.0",

@@ -59,7 +59,7 @@ class Layer:
         return first.rpartition(".")[0] if first.endswith("weight") else first
 
 
-_COMPUTED = "its {} is computed anew in every pass (parametrised or standardised)"
+_COMPUTED = "its {} is computed again in every pass (parametrised or standardised)"
 
 
 def _own(reading: Reading, tensor: Any, what: str) -> str:

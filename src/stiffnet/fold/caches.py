@@ -59,7 +59,7 @@ def _content(value: Any) -> Kept:
 
 
 def _give_back(space: Any, before: dict[str, Kept]) -> None:
-    """Undo what brought tensors in; whatever else was noted there is none of our business."""
+    """Undo what brought tensors in; anything else that was stored there stays."""
     for name, value in _state(space):
         if isinstance(value, Tensor) and (name not in before or before[name][0] is not value):
             if name in before:

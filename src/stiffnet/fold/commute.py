@@ -126,7 +126,7 @@ def _back(value: Node, user: Node | Frame, walked: _Back) -> Iterator[Way]:
     walked = walked.over(value, user)
     if value.op == "argument":
         if value.outer is None:
-            raise Refusal("nothing stands between it and the network's input")
+            raise Refusal("there is no layer between it and the network's input")
         yield from _back(value.outer, value.frame, walked)
     elif value.op == "call":
         assert value.called is not None
@@ -135,7 +135,7 @@ def _back(value: Node, user: Node | Frame, walked: _Back) -> Iterator[Way]:
             yield walked.at(whole_norm(walked.reading, value, module))
         elif isinstance(module, Attention) and not isinstance(module, ConstantGate):
             raise Refusal(
-                f"it lies outside of {_module(value)}, whose step size depends on the input; "
+                f"it comes after {_module(value)}, whose step size depends on the input; "
                 "attach it before that one"
             )
         elif value.inner is None:

@@ -17,7 +17,7 @@ from stiffnet.trajectory.wrappers import plain_run
 from stiffnet.words import first_line
 
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 1e-2}
-"""Largest scaled error by dtype. Rounding a weight anew moves it by half a unit in its last place
+"""Largest scaled error by dtype. Rounding a weight again moves it by half a unit in its last place
 (6e-8 in float32, 2e-3 in bfloat16), and a deep network adds such moves up."""
 
 OUTPUT = ""
@@ -73,19 +73,13 @@ def attempt(
     return Outcome({**inside, OUTPUT: list(tensors_in(output))})
 
 
-def ran(
-    model: nn.Module,
-    args: Any,
-    kwargs: Any,
-    places: Collection[str] = (),
-    watch: AbstractContextManager[object] = _NOBODY,
-) -> Outcome:
-    """Run a network that must take its example, as in `attempt`.
+def ran(model: nn.Module, *example: Any) -> Outcome:
+    """Run a network that must take its example; arguments as of `attempt`.
 
     Raises:
         FoldError: If it does not.
     """
-    outcome = attempt(model, args, kwargs, places, watch)
+    outcome = attempt(model, *example)
     if outcome.failed is not None:
         raise FoldError(
             f"{type(model).__name__} cannot be run on this example: {first_line(outcome.failed)}. "
@@ -198,7 +192,7 @@ def unchanged(folded: Sequence[Folded], made: nn.Module) -> list[str]:
     return sorted(
         path
         for path in paths
-        if all(len({_is_in(end, path) for end in (item.name, *item.into)}) == 1 for item in folded)
+        if all(len({is_in(end, path) for end in (item.name, *item.into)}) == 1 for item in folded)
     )
 
 
@@ -208,7 +202,8 @@ def around(path: str) -> list[str]:
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 
 
-def _is_in(path: str, outer: str) -> bool:
+def is_in(path: str, outer: str) -> bool:
+    """Whether a module is inside another."""
     return path.startswith(f"{outer}.")
 
 

@@ -107,7 +107,7 @@ def _load(model: nn.Module, content: Mapping[str, Tensor]) -> None:
     strange = sorted(there.keys() ^ content.keys())
     if strange:
         raise FoldError(
-            f"{type(model).__name__} is not changed by the same steps in the same way again: "
+            f"{type(model).__name__} cannot be folded twice in the same way: "
             f"{', '.join(strange[:3])} differ. Fold it with `branches=False`."
         )
     with torch.no_grad():

@@ -75,7 +75,7 @@ def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Fact
         count = int((wanted < 0).sum())
         raise Refusal(
             f"its gate is negative for {count} of {len(wanted)} channels, and a "
-            f"`{way.one_sided[0]}` lies between it and {way.layer.name}"
+            f"`{way.one_sided[0]}` is between it and {way.layer.name}"
         )
     unit, part = _units(way, shape, axis)
     values = torch.ones(way.layer.units, dtype=torch.float64)

@@ -43,14 +43,14 @@ def fold(
     every block is an object of its own class again, and the state dict loads into the plain
     backbone. Modules that know how to join their branches (RepVGG, ACNet, ...) do so. The given
     network is not touched; the result is a copy that was computed in float64 and compared with it
-    on the example, and on another size of image if it takes one. What the network does on neither,
-    because its code goes by sizes or values, is not seen.
+    on the example, and on another size of image if it takes one. Code that
+    runs for other sizes or values only is not checked.
 
     Args:
         model: A network in evaluation mode.
         example: One batch that it takes. Made up where it is not given.
         fuse: Also merge every batch norm into the convolution or linear layer before it. The
-            result is no longer the backbone that was trained, and faster than it.
+            result is no longer the backbone that was trained, and is faster.
         branches: Whether to join branches.
         passes: How often each of both networks is timed; 0 for not at all.
         on_stage: Called after each of the four stages, to show progress: gates, branches and
@@ -71,7 +71,7 @@ def fold(
         <All keys matched successfully>
     """
     if not isinstance(model, nn.Module):
-        raise FoldError(f"A network can be folded, and this is {model!r}. Build it first.")
+        raise FoldError(f"Only a network can be folded, and this is {model!r}. Build it first.")
     reason = unready(model)
     if reason is not None:
         raise FoldError(f"{type(model).__name__} is not ready to be folded: {reason}")

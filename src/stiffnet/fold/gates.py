@@ -22,11 +22,9 @@ from stiffnet.words import few
 
 def gates_of(model: nn.Module) -> tuple[list[Attachment], list[Attachment]]:
     """Return the attached modules that are constant, and those that depend on the input."""
-    constant, varying = [], []
-    for sits in attached(model):
-        gate = model.get_submodule(sits.name)
-        (constant if isinstance(gate, ConstantGate) else varying).append(sits)
-    return constant, varying
+    there = attached(model)
+    constant = [at for at in there if isinstance(model.get_submodule(at.name), ConstantGate)]
+    return constant, [at for at in there if at not in constant]
 
 
 def fold_gates(model: nn.Module, constant: Sequence[Attachment], reading: Reading) -> list[Folded]:
@@ -107,7 +105,7 @@ def _found(gate: Any, value: Tensor, reading: Reading) -> list[Factors]:
         raise Refusal(f"it is called {len(frames)} times in one pass")
     rate = next(node for node in frames[0].nodes if node.op == "argument")
     if rate.outer is None:
-        raise Refusal("nothing stands between it and the network's input")
+        raise Refusal("there is no layer between it and the network's input")
     shape, axis = rate.outer.shape, gate.channel_axis
     return all_factors(ways(rate.outer, reading, frames[0]), shape, axis, value)
 

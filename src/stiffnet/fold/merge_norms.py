@@ -97,7 +97,7 @@ def _merge_those_that_hold(
     spoilt: dict[str, str],
     prove: Callable[[list[Change]], object],
 ) -> None:
-    """Merge all; where that does not hold, halves of them, down to the norms that spoil it."""
+    """Merge all; where that changes the result, halves of them, down to the norms that do."""
     undo = [_merge(model, merge) for merge in merges]
     together = [*done.changes, *(merge.change for merge in merges)]
     try:
@@ -108,7 +108,7 @@ def _merge_those_that_hold(
         if len(merges) == len(together):
             prove([])  # or it is not the norms
         if len(merges) == 1:
-            spoilt[merges[0].norm] = f"merged, it would spoil the result: {_first_sentence(error)}"
+            spoilt[merges[0].norm] = f"merging it fails: {_first_sentence(error)}"
             return
         half = len(merges) // 2
         for part in (merges[:half], merges[half:]):
@@ -148,7 +148,7 @@ def _planned(op: Op, reading: Reading) -> _Merge:
         raise Refusal(f"something between {way.layer.name} and it does not keep a shift")
     layer = way.layer.node.frame.module
     if getattr(layer, "weight", None) is not way.layer.holders[0].tensor:
-        raise Refusal(f"{way.layer.name} is called by other code than its own")
+        raise Refusal(f"{way.layer.name} is not called by its own code")
     if not _takes_a_bias(layer, way.layer.node.frame):
         raise Refusal(f"{way.layer.name} has no place for a bias")
     shifts = factors(way, source.shape, 1, shift).values
@@ -167,7 +167,7 @@ def _takes_a_bias(layer: Any, frame: Frame) -> bool:
         with torch.no_grad():
             bias.fill_(1)
             return bool((layer(torch.zeros(shape).to(bias)) == 1).all())
-    except Exception:  # foreign code, called otherwise than it was
+    except Exception:  # foreign code, not called as the network does
         return False
     finally:
         layer.bias = None
@@ -179,9 +179,9 @@ def _only_way(source: Node, op: Op, reading: Reading) -> Way:
         raise Refusal("it normalises a sum or several parts")
     (way,) = found
     if way.layer.node.op not in _LAYERS:
-        raise Refusal(f"it follows {way.layer.name}, which is no convolution or linear layer")
+        raise Refusal(f"it follows {way.layer.name}, which is not a convolution or linear layer")
     if way.one_sided:
-        raise Refusal(f"a `{way.one_sided[0]}` lies between {way.layer.name} and it")
+        raise Refusal(f"a `{way.one_sided[0]}` is between {way.layer.name} and it")
     return way
 
 

@@ -174,5 +174,5 @@ def frames_of(reading: Reading, module: nn.Module) -> Iterator[Frame]:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody hung forward hooks on a module."""
+    """Whether a module has forward hooks."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

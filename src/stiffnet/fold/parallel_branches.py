@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
+from stiffnet.fold.copies import tensors_of
 from stiffnet.network.deployed import Change, join_parallel_branches, knows_how
 
 
@@ -65,31 +66,21 @@ def _is_in(path: str, outer: str) -> bool:
     return not outer or path == outer or path.startswith(f"{outer}.")
 
 
-Content = dict[str, tuple[Any, ...]]
+Content = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def _content(module: nn.Module) -> Content:
-    """Classes, settings and numbers of a module and of those inside it."""
-    return {
-        path: (
-            type(part),
-            {key: value for key, value in vars(part).items() if isinstance(value, bool | int)},
-            {key: value.detach().clone() for key, value in _tensors(part).items()},
-        )
+    """Classes and settings of a module and of those inside it, and their numbers."""
+    parts = {
+        path: (type(part), {k: v for k, v in vars(part).items() if isinstance(v, bool | int)})
         for path, part in module.named_modules()
     }
-
-
-def _tensors(part: nn.Module) -> dict[str, Tensor]:
-    named = (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
-    return dict(named)
+    return parts, {name: tensor.detach().clone() for name, tensor in tensors_of(module).items()}
 
 
 def _same(one: Content, other: Content) -> bool:
     """Whether a method did nothing, as one does that was called before."""
-    return one.keys() == other.keys() and all(
-        one[path][:2] == other[path][:2]
-        and one[path][2].keys() == other[path][2].keys()
-        and all(torch.equal(one[path][2][key], other[path][2][key]) for key in one[path][2])
-        for path in one
+    (parts, tensors), (other_parts, others) = one, other
+    return (parts, tensors.keys()) == (other_parts, others.keys()) and all(
+        torch.equal(tensor, others[name]) for name, tensor in tensors.items()
     )

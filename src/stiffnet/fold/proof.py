@@ -1,6 +1,6 @@
 """Proof that a folded network is the one that was given: in float64, then in its own dtype."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from stiffnet.fold.compare import (
     attempt,
     comparable,
     compare,
+    is_in,
     ran,
     tolerance,
     unchanged,
@@ -77,8 +78,11 @@ class Proof:
 
         What is to be folded is not run before, but for its reading.
         """
-        small = doubled(self.small)
-        for copy, example, run in (in_float64, small, attempt), (copied, self.small, ran):
+        tries: list[tuple[Callable[[nn.Module], nn.Module], Example, Callable[..., Outcome]]] = [
+            (in_float64, doubled(self.small), attempt),
+            (copied, self.small, ran),
+        ]
+        for copy, example, run in tries:
             first, other = copy(self.given), copy(self.given)
             reading = Reading(first, example) if closely else None
             outcome = run(first, *example, self._places, reading or nullcontext())
@@ -142,7 +146,7 @@ class Proof:
                 errors.append(compare(expected, work, *example, advice=advice, on=on))
             except DifferenceError:
                 early = before_choice(self.exact, *example)
-                if not all(any(_is_in(item.name, place) for place in early) for item in folded):
+                if not all(any(is_in(item.name, place) for place in early) for item in folded):
                     raise
                 inside = ran(self.exact, *example, early).values
                 before = Outcome({place: inside[place] for place in early})
@@ -161,7 +165,7 @@ class Proof:
             for place in found
             if scaled_error(before[place], after[place]) <= tolerance(self._dtype)
         ]
-        seen = any(_is_in(item.name, place) for item in folded for place in same)
+        seen = any(is_in(item.name, place) for item in folded for place in same)
         return tuple(same) if seen else ()
 
 
@@ -169,10 +173,6 @@ def _around(paths: Collection[str]) -> list[str]:
     """Paths of modules and of those around them, without the network itself."""
     found = dict.fromkeys(outer for path in paths for outer in (*around(path), path))
     return [path for path in found if path]
-
-
-def _is_in(path: str, outer: str) -> bool:
-    return path.startswith(f"{outer}.")
 
 
 def _advice(changes: Sequence[Change], dtype: torch.dtype | None) -> str:

@@ -205,8 +205,8 @@ def _maker(module: str | Maker, options: dict[str, Any]) -> tuple[Maker, dict[st
         return ATTENTION[module].value, options
     if isinstance(module, Asr) and options:
         raise StepError(
-            f"{', '.join(sorted(options))} came too late for {_name(module)}; give such options to "
-            "`asr` itself."
+            f"{', '.join(sorted(options))} cannot be given to {_name(module)}; give such options "
+            "to `asr` itself."
         )
     if isinstance(module, nn.Module):
         raise StepError(
@@ -299,11 +299,11 @@ def _start_at_identity(gate: nn.Module, maker: Maker) -> None:
 def _check(gate: nn.Module, socket: Socket) -> None:
     """Ask the gate whether it takes what the socket gives."""
     if not isinstance(gate, nn.Module):
-        raise StepError(f"A {type(gate).__name__} was made, which is no module; make a module.")
+        raise StepError(f"A {type(gate).__name__} was made, which is not a module; make a module.")
     if getattr(gate, "needs_state", False) and socket.step is None:
         raise StepError(
-            f"{type(gate).__name__} reads the state too, and a position that is no step has none; "
-            "choose another module"
+            f"{type(gate).__name__} reads the state too, and a position that is not a step has "
+            "none; choose another module"
         )
     if isinstance(gate, Attention):
         rate = torch.empty(socket.shape, device="meta")

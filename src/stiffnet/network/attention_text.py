@@ -79,12 +79,14 @@ def _module(part: str, text: str) -> tuple[str, dict[str, Option]]:
         key, sign, value = (piece.strip() for piece in given.partition("="))
         if not sign or not key or not value or key in options:
             raise RecipeError(
-                f"{given!r} in the attention {text!r} is no option with a value, or comes twice. "
-                "Write it as in `se,reduction=8`."
+                f"{given!r} in the attention {text!r} is not an option with a value, or is given "
+                "twice. Write it as in `se,reduction=8`."
             )
         options[key] = _value(value)
         if isinstance(options[key], float) and not math.isfinite(options[key]):  # type: ignore[arg-type]
-            raise RecipeError(f"{given!r} in the attention {text!r} is no finite number. Give one.")
+            raise RecipeError(
+                f"{given!r} in the attention {text!r} is not a finite number. Give one."
+            )
     return name, options
 
 

@@ -1,7 +1,7 @@
-"""What the outputs of a network stand for, as far as somebody said so, and what that allows.
+"""What the outputs of a network stand for, as far as it is known, and what that allows.
 
 Known are the classes that one of our folders names, ImageNet's for the weights that timm and
-torchvision published for it, and whatever a user says. A number of outputs alone says nothing: a
+torchvision published for it, and what a user says. A number of outputs alone says nothing: a
 network with 1,000 of them may have been trained on anything.
 """
 

@@ -26,7 +26,7 @@ def other_ways(method: Method, nodes: Sequence[ast.AST]) -> list[ast.expr | ast.
 
 
 def _of_a_number(node: ast.expr | ast.stmt) -> bool:
-    """Whether one side of a sum is written down as a number or text, and so is no tensor."""
+    """Whether one side of a sum is written down as a number or text, and so is not a tensor."""
     sides = (getattr(node, name, None) for name in ("left", "right", "value"))
     return any(isinstance(side, ast.Constant) for side in sides)
 

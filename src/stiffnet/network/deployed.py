@@ -38,7 +38,7 @@ def changed(model: nn.Module, changes: Iterable[Change]) -> nn.Module:
         except (AttributeError, KeyError) as error:
             raise FoldError(
                 f"{type(model).__name__} has no {change.path!r} that could be changed as in the "
-                "network that the weights are of. Use the version of timm that wrote them."
+                "network that the weights belong to. Use the version of timm that wrote them."
             ) from error
     return model
 

@@ -19,7 +19,7 @@ def example_for(model: nn.Module) -> Tensor:
     """Make a batch that the network takes, of the size that it says or else a small one.
 
     Raises:
-        StepError: If it takes none that could be thought of.
+        StepError: If it takes none of those that were tried.
     """
     tried = []
     for shape in _shapes(model):
@@ -33,7 +33,7 @@ def example_for(model: nn.Module) -> Tensor:
             return batch
     looked = f"It takes none of {', '.join(tried)}." if tried else "It has no convolution."
     raise StepError(
-        f"Which images {type(model).__name__} takes could not be found out. {looked} "
+        f"No example could be made for {type(model).__name__}. {looked} "
         "Give one batch as `example=`."
     )
 

@@ -90,7 +90,7 @@ def export_onnx(
     if size > LARGEST_ONNX:
         raise ExportError(
             f"{type(model).__name__} has {size / 2**30:.1f} GiB of weights, and an ONNX file holds "
-            "at most 2. Write a program of torch's instead."
+            "at most 2. Write a torch.export program instead."
         )
     check_writable(Path(path).parent)
     own, shape = copy.deepcopy(model).cpu(), tuple(example.shape[1:])
@@ -132,7 +132,7 @@ def export_program(
     """Write a network as a program of `torch.export`, which `torch.export.load` opens.
 
     It takes any number of images, and is read back and compared before the file is written. Load
-    such a file only from where you trust it: torch's reader is not made for strangers' files.
+    such a file only from where you trust it: torch's reader is not safe for files from others.
 
     Args:
         model: A network in evaluation mode.

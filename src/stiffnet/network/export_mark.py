@@ -28,8 +28,8 @@ def refuse_replacing(path: str | os.PathLike[str], kind: Kind) -> None:
         return
     if not there.is_file() or not (_is_onnx(there) if kind == "onnx" else _is_program(there)):
         raise ExportError(
-            f"{there} is there already and is not {NAMES[kind]} that stiffnet wrote, so it stays. "
-            "Choose another name, or move it away first."
+            f"{there} exists already and is not {NAMES[kind]} that stiffnet wrote; it was not "
+            "replaced. Choose another name, or move it away first."
         )
 
 

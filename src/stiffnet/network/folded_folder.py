@@ -87,6 +87,6 @@ def _prove(
     )
     if strange:
         raise FoldError(
-            f"The folded network is no {name} that could be built again: {', '.join(strange[:3])} "
-            f"and {len(strange)} in all differ. Nothing was written; please report it."
+            f"The folded network could not be built again as a {name}: {len(strange)} tensors "
+            f"differ, such as {', '.join(strange[:3])}. Nothing was written; please report it."
         )

@@ -1,4 +1,4 @@
-"""The places of a network that can take a gate, looked at closely enough to plug one in."""
+"""The places of a network that can take a gate, with all that is needed to plug one in."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -259,7 +259,7 @@ def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) 
     if shape is None:
         raise Unreadable("it does not run on the example")
     if len(shape) < 3:
-        raise Unreadable("what is there is no batch of maps")
+        raise Unreadable("what is there is not a batch of maps")
     last = before[-1] if before else None
     kind = original_class(block)
     return Socket(

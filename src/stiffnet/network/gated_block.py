@@ -222,12 +222,12 @@ def _rebuilt(original: type[nn.Module], plan: Plan) -> nn.Module:
     except Unreadable as reason:
         raise StepError(
             f"A module was attached to a {original.__name__}, and that cannot be done again: "
-            f"{reason}. Load the weights into a network that you attach to anew."
+            f"{reason}. Attach again to a new network, and load the weights into that."
         ) from reason
     if now != plan:
         raise StepError(
             f"The code of {original.__name__} is not what it was when a module was attached to it. "
-            "Load the weights into a network that you attach to anew."
+            "Attach again to a new network, and load the weights into that."
         )
     block: Any = object.__new__(made)
     return block  # type: ignore[no-any-return]

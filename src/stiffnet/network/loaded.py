@@ -17,7 +17,7 @@ class LoadedModel:
     model: nn.Module
     name: str
     preparation: Preparation
-    classes: tuple[str, ...]  # empty where nobody wrote them down
+    classes: tuple[str, ...]  # empty where they are not known
     form: str  # "train", as it is trained, or "folded"
     made_by: Mapping[str, Fact]
     options: Mapping[str, Fact]  # that `create_model` built it with

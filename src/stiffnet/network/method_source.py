@@ -146,7 +146,7 @@ def method_of_class(kind: type[nn.Module], depth: int, name: str) -> Method:
     owner = kind.__mro__[depth] if depth < len(kind.__mro__) else kind
     function = _innermost(owner.__dict__.get(name), name)
     if function is None:
-        raise Unreadable(f"its {name!r} is no Python function")
+        raise Unreadable(f"its {name!r} is not a Python function")
     return _read(owner, name, function)
 
 

@@ -36,11 +36,11 @@ def open_model(
         in_chans: Number of image channels, where it is not the model's own.
         image_size: Height and width of the images, where they are not the model's own.
         attention: A module for every step, as for `create_model`; a folder knows its own.
-        seed: Of random weights.
+        seed: Random seed of the weights.
 
     Raises:
         UnknownNameError: If nothing is called `spec`.
-        CheckpointError: If the weights cannot be had or do not fit.
+        CheckpointError: If the weights cannot be fetched or do not fit.
     """
     name = os.fspath(spec)
     if isinstance(spec, str) and is_model_name(name):
@@ -101,7 +101,7 @@ def _from_folder(
     for key, value in (("num_classes", num_classes), ("in_chans", in_chans)):
         if value is not None and value != options.get(key, value):
             raise CheckpointError(
-                f"{folder.path} holds a network with {key}={options[key]}, not {value}. "
+                f"{folder.path} contains a network with {key}={options[key]}, not {value}. "
                 f"Leave `{key}` out."
             )
     kinds = {"num_classes": int, "in_chans": int, "image_size": int, "attention": str}
@@ -115,8 +115,8 @@ def _from_folder(
         )
     if folder.form not in (TRAIN, FOLDED):
         raise CheckpointError(
-            f"{folder.path} holds a network in the form {folder.form!r}, which this version does "
-            "not know. Update stiffnet."
+            f"{folder.path} contains a network in the form {folder.form!r}, which this version "
+            "does not know. Update stiffnet."
         )
     changes = read_structure(folder) if folder.form == FOLDED else ()
     model = create_model(folder.name, **options)  # type: ignore[arg-type]  # checked just above

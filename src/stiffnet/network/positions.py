@@ -12,7 +12,7 @@ from stiffnet.errors import StepError
 
 @dataclass(frozen=True)
 class Position:
-    """A place for a module that is no step: what one module of the network gives or takes."""
+    """A place for a module that is not a step: what one module of the network gives or takes."""
 
     name: str
     """Path of that module."""

@@ -64,7 +64,7 @@ def _is_published(name: str) -> bool:
 def _not_fetched(name: str, error: Exception) -> str:
     reason = first_line(error)
     if isinstance(error, OSError):  # no network; Hugging Face and urllib say so at length
-        reason = error.strerror or "there is no copy on this machine, and the network is closed"
+        reason = error.strerror or "there is no copy on this machine, and it is offline"
     return (
         f"The pretrained weights of {name} could not be fetched: {reason}. Connect this machine "
         "to the network, or give a weights file instead."
@@ -73,7 +73,7 @@ def _not_fetched(name: str, error: Exception) -> str:
 
 @contextlib.contextmanager
 def _careful_download() -> Iterator[None]:
-    """Let nobody unpickle code, and spare an offline machine most of a minute of retries."""
+    """Unpickle tensors only, and spare an offline machine most of a minute of retries."""
     constants = huggingface_hub.constants
     forced, offline = os.environ.get(TENSORS_ONLY), constants.HF_HUB_OFFLINE
     os.environ[TENSORS_ONLY] = "1"  # torchvision would unpickle whatever its cache holds
@@ -89,7 +89,7 @@ def _careful_download() -> Iterator[None]:
 
 
 def _is_reachable(address: str) -> bool:
-    """Whether a connection to the host can be made; behind a proxy, nobody can say."""
+    """Whether a connection to the host can be made; behind a proxy, it is assumed to be."""
     parts = urllib.parse.urlsplit(address)
     if parts.scheme in urllib.request.getproxies() or parts.hostname is None:
         return True

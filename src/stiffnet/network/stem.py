@@ -102,7 +102,7 @@ def _trouble(network: nn.Module, size: int) -> str | None:
 
 
 def _refusal(network: nn.Module, size: int, error: Exception) -> str | None:
-    """What the network raised, if it is the size that it minds."""
+    """What the network raised, if the image size is the reason."""
     try:
         _convolutions(network, _published_size(network) or LARGE)
     except Exception:

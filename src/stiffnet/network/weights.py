@@ -156,8 +156,8 @@ def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:
         return _read_zip(source)
     if not _is_safetensors(start) and _is_pickle(start):
         raise UnsafeFileError(
-            f"{source} is a bare pickle, which can run code when it is opened, so it was not. "
-            "Save the state dict as safetensors, or anew with `torch.save`, where you trust it."
+            f"{source} is a bare pickle, which can run code when it is opened, so it was not "
+            "opened. Where you trust it, save the state dict as safetensors or with `torch.save`."
         )
     return _read_safetensors(source)
 
@@ -172,7 +172,7 @@ def _is_pickle(start: bytes) -> bool:
         return True
     try:
         return sum(1 for _ in pickletools.genops(start)) > 1
-    except Exception:  # whatever it stumbles over, it is no pickle
+    except Exception:  # of any kind: it is not a pickle
         return False
 
 
@@ -181,7 +181,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, OSError) as error:
         raise CorruptFileError(
-            f"{path} is damaged or is no weights file: {first_line(error)}. "
+            f"{path} is damaged or not a weights file: {first_line(error)}. "
             "Fetch it again; safetensors files and torch checkpoints can be read."
         ) from error
 
@@ -243,7 +243,7 @@ def _check_zip(path: Path) -> None:
         )
     if broken is not None:
         raise CorruptFileError(
-            f"{path} is damaged: the sum of its part {broken} does not hold. Fetch it again."
+            f"{path} is damaged: its part {broken} fails its checksum. Fetch it again."
         )
 
 

@@ -94,7 +94,6 @@ def top_k(report: Measured, k: int) -> tuple[str, ...]:
     ranked = stiffest(report.summary.nsi_mean, [step.counted for step in report.steps])
     if not 1 <= k <= len(ranked):
         raise StepError(
-            f"`top_k` was asked for {k} steps, and {len(ranked)} of the report's steps count. "
-            f"Ask for 1 to {len(ranked)}."
+            f"`k` is {k}, and {len(ranked)} of the report's steps count. Give 1 to {len(ranked)}."
         )
     return tuple(report.steps[i].name for i in sorted(ranked[:k]))
