@@ -16,7 +16,15 @@ import pandas as pd
 from stiffnet.ode import adaptive, encounters, euler, fehlberg, solve, theorem2
 from stiffnet.ode.problems import PROBLEMS
 from stiffnet.ode.vanderpol import vanderpol
-from stiffnet.results.ode import AdaptiveSteps, Encounters, OdeRecord
+from stiffnet.results.ode import (
+    PAPER_RUNS,
+    PAPER_TIME,
+    AdaptiveSteps,
+    Encounters,
+    OdeRecord,
+    reached,
+    share_at,
+)
 
 DURATIONS = (10.0, 15.0, 20.0, 30.0, 40.0)
 RUNS = 1000
@@ -106,7 +114,7 @@ def adaptive_steps() -> dict[str, OdeRecord]:
 def three_bodies() -> dict[str, OdeRecord]:
     """Count the encounters of many triples for several durations."""
     print(f"\n## Three bodies, {RUNS} runs\n")
-    runs, share = encounters.PAPER_RUNS, encounters.PAPER_TIME
+    runs, share = PAPER_RUNS, PAPER_TIME
     print(f"intervals that a run needs at least, {runs} / {share} = {runs / share:.1f}\n")
     print(
         "| duration | threshold for 91.4 % of runs | time inside | intervals of 0.1 "
@@ -131,9 +139,9 @@ def three_bodies() -> dict[str, OdeRecord]:
         share_then = percent(record, "intervals", where(record, "runs", runs))
         print(f"\nDuration 20, 91.4 % of runs, intervals of {interval:g}: {share_then}")
     print("\nDuration 20:\n\n| threshold | runs | time | intervals of 0.1 |\n|---|---|---|---|")
-    middle = found["encounters-20"].to_frame()
+    middle = found["encounters-20"]
     for threshold in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0):
-        shares = (np.interp(threshold, middle["threshold"], middle[c]) for c in SHARES)
+        shares = (share_at(middle, c, threshold) for c in SHARES)
         print(f"| {threshold:g} | " + " | ".join(f"{100 * x:.3g} %" for x in shares) + " |")
     return dict(found)
 
@@ -142,18 +150,15 @@ SHARES = ("runs", "time", "intervals")
 
 
 def where(record: Encounters, column: str, share: float) -> float:
-    """Return the threshold at which a share is reached, between those of the record."""
-    frame = record.to_frame()
-    return float(np.interp(share, frame[column], frame["threshold"]))
+    """Return the threshold at which a share is reached."""
+    found = reached(record, column, share)
+    assert found is not None, f"no threshold gives {share:.1%} of {column}"
+    return found
 
 
 def percent(record: Encounters, column: str, threshold: float) -> str:
     """Return a share at a threshold, with its standard error."""
-    frame = record.to_frame()
-    value, error = (
-        100 * np.interp(threshold, frame["threshold"], frame[name])
-        for name in (column, f"{column}_se")
-    )
+    value, error = (100 * share_at(record, name, threshold) for name in (column, f"{column}_se"))
     return f"{value:.1f} ± {error:.1f} %"
 
 

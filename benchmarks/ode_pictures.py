@@ -18,9 +18,15 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stiffnet.ode import encounters
 from stiffnet.ode.problems import problem
-from stiffnet.results.ode import AdaptiveSteps, Encounters, EulerComparison, Theorem2Check
+from stiffnet.results.ode import (
+    PAPER_RUNS,
+    PAPER_TIME,
+    AdaptiveSteps,
+    Encounters,
+    EulerComparison,
+    Theorem2Check,
+)
 
 Floats = npt.NDArray[np.float64]
 INK, MUTED, GRID = "#1d2126", "#59616b", "#e6e5df"
@@ -129,7 +135,7 @@ def encounters_picture(records: dict[float, Encounters]) -> Figure:
     """Shares against the threshold, and one against the other for several durations."""
     figure, (shares, both) = _panels(2, height=8.4)
     middle = records[20.0].to_frame()
-    paper = (encounters.PAPER_RUNS, encounters.PAPER_TIME)
+    paper = (PAPER_RUNS, PAPER_TIME)
     for column, colour, label, share in (
         ("runs", SERIES[0], "runs with an encounter", paper[0]),
         ("intervals", SERIES[2], "intervals of 0.1 with one", None),

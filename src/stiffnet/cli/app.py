@@ -10,6 +10,7 @@ from stiffnet.cli.fetch import fetch
 from stiffnet.cli.fold import fold
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
+from stiffnet.cli.ode import ode
 from stiffnet.cli.stripes import stripes
 from stiffnet.cli.train import train
 
@@ -25,6 +26,7 @@ app.command(cls=Command)(demo)
 app.command(cls=Command)(fetch)
 app.command(cls=Command)(fold)
 app.command(cls=Command)(measure)
+app.command(cls=Command)(ode)
 app.command(cls=Command)(stripes)
 app.command(cls=Command)(train)
 app.command("list", cls=Command)(listing)

@@ -13,6 +13,7 @@ class Kind(StrEnum):
     data = "data"
     recipes = "recipes"
     attention = "attention"
+    problems = "problems"
 
 
 def listing(
@@ -21,7 +22,7 @@ def listing(
         str, typer.Argument(metavar="PATTERN", help="List only matching names, e.g. 'resnet*'.")
     ] = "*",
 ) -> None:
-    """List models, data sets, recipes or attention modules."""
+    """List models, data sets, recipes, attention modules or differential equations."""
     from stiffnet.errors import UnknownNameError
 
     if kind is Kind.models:
@@ -55,6 +56,10 @@ def _entries(kind: Kind) -> list[tuple[str, str]]:
         from stiffnet.attention import ATTENTION
 
         return [(entry.name, entry.summary) for entry in ATTENTION]
+    if kind is Kind.problems:
+        from stiffnet.ode import PROBLEMS
+
+        return [(entry.name, entry.summary) for entry in PROBLEMS]
     from stiffnet.train.recipes import RECIPES
 
     return [(entry.name, entry.summary) for entry in RECIPES]

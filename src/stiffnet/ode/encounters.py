@@ -14,8 +14,6 @@ from stiffnet.ode.problem import Floats
 from stiffnet.results.ode import Encounters
 
 THRESHOLDS = tuple(np.round(10 ** np.arange(-2, 0.301, 0.05), 6))
-PAPER_RUNS, PAPER_TIME = 0.914, 0.042
-"""The StepNet paper's shares, of runs with an encounter and of time intervals that contain one."""
 Integers = npt.NDArray[np.int64]
 
 

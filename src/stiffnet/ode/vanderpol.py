@@ -37,7 +37,7 @@ def vanderpol(epsilon: float = _EPSILON) -> Problem:
         return np.stack([upper, lower], axis=-2)
 
     return Problem(
-        name="vanderpol",
+        name="vanderpol" if epsilon == _EPSILON else f"vanderpol with epsilon {epsilon:g}",
         rate=rate,
         jacobian=jacobian,
         start=np.array([2.0, 0.0]),

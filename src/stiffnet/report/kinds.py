@@ -6,9 +6,10 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from stiffnet.report import fold, forms, stiffness, stripes
+from stiffnet.report import fold, forms, ode, stiffness, stripes
 from stiffnet.report.blocks import Part
 from stiffnet.results.fold import FoldReport, Forms
+from stiffnet.results.ode import OdeRecord
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.stripes import StripeReport
 from stiffnet.results.view import StiffnessView
@@ -19,6 +20,7 @@ KINDS: dict[type, ModuleType] = {
     StripeReport: stripes,
     FoldReport: fold,
     Forms: forms,
+    OdeRecord: ode,
 }
 """Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
 

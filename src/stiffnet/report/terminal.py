@@ -1,6 +1,7 @@
 """What every result shows in eighty columns of a terminal: sentences, and a table with a bar."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.box import HORIZONTALS
 from rich.console import Group, RenderableType
@@ -35,9 +36,12 @@ def lines_table(measure: str, headings: Iterable[str], *, name: int, bar: int) -
     return table
 
 
-def sheet_lines(sheet: Sheet) -> Table:
-    """Return a small table of a page as it is."""
-    table = Table(*(column.heading for column in sheet.columns))
+def sheet_lines(sheet: Sheet, *, light: bool = False) -> Table:
+    """Return a small table of a page as it is; a light one has no frame, and room for more."""
+    look: dict[str, Any] = {"box": HORIZONTALS, "padding": (0, 1, 0, 0), "show_edge": False}
+    table = Table(**look if light else {})
+    for column in sheet.columns:
+        table.add_column(column.heading, justify="right" if column.numeric else "left")
     for row in sheet.rows:
         table.add_row(*(Text(cell.text) for cell in row.cells))
     return table

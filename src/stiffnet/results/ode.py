@@ -1,60 +1,73 @@
 """What was found on differential equations: solutions, steps, indices, encounters."""
 
-import os
-from dataclasses import dataclass, fields
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from rich.console import RenderableType
 
-from stiffnet.files import atomic_write
-from stiffnet.sealed import packed, sealed, unpacked, unsealed
+from stiffnet.results.record import Record
+from stiffnet.sealed import packed, unpacked
 
 Floats = npt.NDArray[np.float64]
+PAPER_RUNS, PAPER_TIME = 0.914, 0.042
+"""The StepNet paper's shares, of runs with an encounter and of time intervals that contain one."""
 
 
 @dataclass(frozen=True, eq=False)
-class OdeRecord:
-    """A record of texts, numbers and arrays; `load` gives back what `save` wrote."""
+class OdeRecord(Record):
+    """A record of texts, numbers and arrays."""
 
-    FORMAT: ClassVar[str]
+    AGAIN = "Make it again with `stiffnet ode`"
+    TITLE: ClassVar[str]
+    """What it is about; `{0}` is the record."""
 
-    def to_json(self) -> str:
-        """Everything, as text: numbers unrounded, and a checksum."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return sealed({"format": self.FORMAT} | {k: _stored(v) for k, v in values.items()})
+    facts: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """What made it: versions, command."""
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to one JSON file."""
-        return atomic_write(path, self.to_json())
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        return self.TITLE.format(self)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote.
+    def to_frame(self) -> pd.DataFrame:
+        """Its numbers, as a table."""
+        raise NotImplementedError
 
-        Raises:
-            StorageError: If the file cannot be read.
-            CorruptFileError: If it is not such a file, or damaged.
-        """
-        name = cls.__name__
-        damaged = (
-            f"is not a file that `{name}.save` wrote, or it is damaged. Make it again, or name "
-            "another file."
-        )
-        return unsealed(path, cls._of, form=cls.FORMAT, damaged=damaged)
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        values = {each.name: _stored(getattr(self, each.name)) for each in fields(self)}
+        return values | {"facts": dict(self.facts)}
 
     @classmethod
-    def _of(cls, content: dict[str, Any]) -> Self:
-        return cls(**{each.name: _restored(content[each.name]) for each in fields(cls)})
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Make one of what `to_row` gave."""
+        values = {each.name: row[each.name] for each in fields(cls) if each.name != "facts"}
+        return cls(**{k: _restored(v) for k, v in values.items()}, facts=row["facts"])
+
+
+@dataclass(frozen=True)
+class OdeRecords:
+    """Several records, which a terminal shows by what they are about."""
+
+    records: tuple[OdeRecord, ...]
+
+    def __rich__(self) -> RenderableType:
+        """Return what a terminal shows."""
+        from stiffnet.report.ode import together
+
+        return together(self.records)
 
 
 @dataclass(frozen=True, eq=False)
 class OdeSolution(OdeRecord):
     """A solution at a solver's own steps, and how stiff the problem was on the way."""
 
-    FORMAT: ClassVar[str] = "stiffnet ode solution, version 1"
+    KIND = "solution of a differential equation"
+    TITLE = "{0.problem} by {0.solver}"
 
     problem: str
     solver: str
@@ -96,7 +109,8 @@ class OdeSolution(OdeRecord):
 class EulerComparison(OdeRecord):
     """Forward Euler with several step sizes, against the exact solution."""
 
-    FORMAT: ClassVar[str] = "stiffnet euler comparison, version 1"
+    KIND = "comparison of Euler steps"
+    TITLE = "forward Euler on {0.problem}"
 
     problem: str
     limit: float
@@ -126,7 +140,8 @@ class EulerComparison(OdeRecord):
 class AdaptiveSteps(OdeRecord):
     """The steps that an adaptive method chose, beside the stiffness where it chose them."""
 
-    FORMAT: ClassVar[str] = "stiffnet adaptive steps, version 1"
+    KIND = "record of adaptive steps"
+    TITLE = "RKF45 on {0.problem}"
 
     problem: str
     rtol: float
@@ -157,7 +172,8 @@ class Theorem2Check(OdeRecord):
     forcing and the other eigenvalues are fixed, and the interval tends to zero first.
     """
 
-    FORMAT: ClassVar[str] = "stiffnet theorem 2 check, version 1"
+    KIND = "check of Theorem 2"
+    TITLE = "Theorem 2"
 
     limit: float
     """√c = |c₁| / ‖u‖."""
@@ -193,7 +209,8 @@ class Encounters(OdeRecord):
     runs have one, and how long they last, depends on the threshold and on how long a run is.
     """
 
-    FORMAT: ClassVar[str] = "stiffnet encounters, version 1"
+    KIND = "count of encounters"
+    TITLE = "three bodies for {0.duration:g} units of time"
 
     seed: int | None
     """Random seed of the initial states, or None where they were given."""
@@ -235,6 +252,21 @@ class Encounters(OdeRecord):
                 "intervals_se": _standard_error(self.intervals) if count > 1 else unknown,
             }
         )
+
+
+def reached(encounters: Encounters, column: str, share: float) -> float | None:
+    """Return the threshold at which a share of the frame is reached, or None if it never is."""
+    frame = encounters.to_frame().sort_values("threshold")
+    shares = frame[column].to_numpy()
+    if not shares[0] <= share <= shares[-1]:
+        return None
+    return float(np.interp(share, shares, frame["threshold"]))
+
+
+def share_at(encounters: Encounters, column: str, threshold: float) -> float:
+    """Return a column of the frame at a threshold between its first and its last."""
+    frame = encounters.to_frame().sort_values("threshold")
+    return float(np.interp(threshold, frame["threshold"], frame[column]))
 
 
 def _standard_error(values: Floats) -> Floats:
