@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stiffnet.batch_norms import PLAIN as NORMS
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.registry import unknown
-from stiffnet.train.synced_norms import NORMS, Altered, Call, alter
+from stiffnet.train.synced_norms import Altered, Call, alter
 
 KINDS = ("constant", "random")
 BATCH_NORMS: dict[type[nn.Module], type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]] = {
