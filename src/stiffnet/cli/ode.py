@@ -45,5 +45,4 @@ def ode(
         command=command_line(),
         watcher=Terminal(),
     )
-    *records, page = solved.files
-    print(f"Written: {page} and {len(records)} JSON files beside it")
+    print(f"Written: {solved.files[-1]}, and a JSON file for each result beside it")
