@@ -29,7 +29,7 @@ def ode(
         ),
     ] = None,
 ) -> None:
-    """Solve stiff differential equations and compare indices of stiffness.
+    """Solve differential equations, and measure their stiffness.
 
     Prints tables, and writes JSON files and an HTML page: solutions with their stiffness, stable
     and unstable steps of forward Euler, the steps of an adaptive method, Theorem 2 of the StepNet
