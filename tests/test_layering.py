@@ -27,7 +27,7 @@ APART = {
     "data": {"trajectory", "stiffness", "attention", "backbones"},  # images and labels
     "network": {"stiffness"},  # networks by name, weights, folders
     "fold": {"stiffness", "data"},  # networks
-    "report": {"attention", "backbones", "data", "network", "fold", "observe"},  # never a model
+    "report": {"ode", "attention", "backbones", "data", "network", "fold", "observe"},  # results
     "train": {"fold"},  # recipes, the loop, checkpoints
 }
 ASKS = {"results": "report"}  # to be drawn, in the method that a user calls

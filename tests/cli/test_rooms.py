@@ -38,4 +38,4 @@ def test_jobs_import_no_command_and_never_look_at_the_command_line():
 
 
 def test_every_command_that_computes_has_a_job_of_its_name():
-    assert {"demo", "fold", "measure", "stripes", "train"} <= set(of_ours(jobs))
+    assert {"demo", "fold", "measure", "ode", "stripes", "train"} <= set(of_ours(jobs))

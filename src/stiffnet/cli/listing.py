@@ -22,7 +22,7 @@ def listing(
         str, typer.Argument(metavar="PATTERN", help="List only matching names, e.g. 'resnet*'.")
     ] = "*",
 ) -> None:
-    """List models, data sets, recipes, attention modules or differential equations."""
+    """List models, data sets, recipes, attention or problems."""
     from stiffnet.errors import UnknownNameError
 
     if kind is Kind.models:

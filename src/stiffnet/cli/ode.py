@@ -29,7 +29,7 @@ def ode(
         ),
     ] = None,
 ) -> None:
-    """Solve stiff differential equations and compare indices of stiffness.
+    """Solve differential equations, and measure their stiffness.
 
     Prints tables, and writes JSON files and an HTML page: solutions with their stiffness, stable
     and unstable steps of forward Euler, the steps of an adaptive method, Theorem 2 of the StepNet
@@ -45,5 +45,4 @@ def ode(
         command=command_line(),
         watcher=Terminal(),
     )
-    *records, page = solved.files
-    print(f"Written: {page} and {len(records)} JSON files beside it")
+    print(f"Written: {solved.files[-1]}, and a JSON file for each result beside it")

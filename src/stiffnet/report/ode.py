@@ -162,7 +162,7 @@ def _encounters(given: Given) -> list[Section]:
     items = [
         (title, [Plot(f"ode-shares-{i}", plots.shares_figure(record), title,
                       "Shares by the definition of an encounter",
-                      f"{count(len(record.closest))} runs.")])
+                      f"{say.how_many_runs(record)}.")])
         for i, (record, title) in enumerate(given)
     ]  # fmt: skip
     note = "Along a line the threshold grows. The star is the paper, whose 4.2 % are of intervals."

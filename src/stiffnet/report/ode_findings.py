@@ -97,7 +97,7 @@ def on_theorem(check: Theorem2Check) -> str:
 
 def on_encounters(record: Encounters, title: str) -> str:
     """Say which definition of an encounter gives the paper's share of runs."""
-    runs = f"{count(len(record.closest))} runs"
+    runs = how_many_runs(record)
     level = reached(record, "runs", PAPER_RUNS)
     if level is None:
         return (
@@ -111,6 +111,12 @@ def on_encounters(record: Encounters, title: str) -> str:
         f"inside one, and {percent_1(shares['intervals'])} of intervals of {record.interval:g} "
         f"touch one; the paper has {percent_1(PAPER_TIME)}."
     )
+
+
+def how_many_runs(record: Encounters) -> str:
+    """Write how many runs there were, with the noun."""
+    many = len(record.closest)
+    return "1 run" if many == 1 else f"{count(many)} runs"
 
 
 def apart(solution: OdeSolution) -> float | None:

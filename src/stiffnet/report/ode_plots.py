@@ -47,15 +47,10 @@ def size_figure(solution: OdeSolution) -> go.Figure:
     """The solver's steps along the solution."""
     some = thinned(len(solution.steps))
     figure = _figure("time", "step", time=solution.times, y="log")
-    told = _told(
-        solution.times[:-1][some],
-        solution.steps[some],
-        "step",
-        2,
-        "t = %{x:.4~g}",
-        "step %{y:.4~g}",
-    )
-    return figure.add_trace(told)
+    times, steps = solution.times[:-1][some], solution.steps[some]
+    figure.add_trace(_told(times, steps, "step", 2, "t = %{x:.4~g}", "step %{y:.4~g}"))
+    figure.update_layout(showlegend=False, margin_t=16)
+    return _ticked(figure)
 
 
 def state_figure(solution: OdeSolution) -> go.Figure:
@@ -123,6 +118,7 @@ def error_figure(comparison: EulerComparison) -> go.Figure:
 def steps_figure(records: Sequence[tuple[AdaptiveSteps, str]]) -> go.Figure:
     """Steps against SI, and above which step the method would grow what should decay."""
     figure = _figure("SI", "step h", x="log", y="log")
+    figure.update_layout(legend_itemsizing="constant")
     for i, (record, name) in enumerate(records):
         chosen = begun(record)
         some = np.flatnonzero(chosen)[thinned(int(chosen.sum()))]
@@ -246,7 +242,6 @@ def _figure(
     for axis, title, kind in (("xaxis", x_title, x), ("yaxis", y_title, y)):
         words = layout[axis]["title"] | {"text": title, "standoff": 8}
         layout[axis] |= {"title": words, "type": kind, "exponentformat": "power", "nticks": 7}
-    layout["legend"] |= {"itemsizing": "constant"}
     layout["hovermode"] = "closest"
     layout["showlegend"] = True
     return go.Figure(layout=layout)

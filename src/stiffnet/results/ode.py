@@ -210,7 +210,7 @@ class Encounters(OdeRecord):
     """
 
     KIND = "count of encounters"
-    TITLE = "three bodies for {0.duration:g} units of time"
+    TITLE = "three bodies until t = {0.duration:g}"
 
     seed: int | None
     """Random seed of the initial states, or None where they were given."""
