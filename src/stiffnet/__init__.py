@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     )
     from stiffnet.observe.growth import growth as growth
     from stiffnet.observe.measure import measure as measure
+    from stiffnet.observe.spectrum import spectrum as spectrum
     from stiffnet.observe.stripes import stripes as stripes
+    from stiffnet.results.spectra import SpectrumReport as SpectrumReport
+    from stiffnet.results.spectrum import Spectrum as Spectrum
     from stiffnet.results.stiffness import StiffnessReport as StiffnessReport
     from stiffnet.results.stripes import StripeReport as StripeReport
     from stiffnet.stiffness.metric import StiffnessMetric as StiffnessMetric
@@ -51,6 +54,8 @@ _HOME = {
     "Attachment": "stiffnet.network.attach",
     "FoldResult": "stiffnet.fold.result",
     "Position": "stiffnet.network.positions",
+    "Spectrum": "stiffnet.results.spectrum",
+    "SpectrumReport": "stiffnet.results.spectra",
     "Step": "stiffnet.trajectory.step",
     "StiffnessMetric": "stiffnet.stiffness.metric",
     "StiffnessReport": "stiffnet.results.stiffness",
@@ -71,6 +76,7 @@ _HOME = {
     "register_attention": "stiffnet.attention",
     "register_positions": "stiffnet.network.positions",
     "relate": "stiffnet.stiffness.relate",
+    "spectrum": "stiffnet.observe.spectrum",
     "steps": "stiffnet.trajectory.steps",
     "stripes": "stiffnet.observe.stripes",
     "stripes_over_epochs": "stiffnet.observe.epochs",

@@ -24,6 +24,10 @@ class NonFiniteError(StepError):
     exit_code = 3
 
 
+class ShapeChangesError(StepError):
+    """A step whose Jacobian is not square, so that it has no eigenvalues."""
+
+
 class OdeError(StiffnetError, ValueError):
     """A differential equation, a step or a tolerance that no solver can work with."""
 

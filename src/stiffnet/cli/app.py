@@ -11,6 +11,7 @@ from stiffnet.cli.fold import fold
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
 from stiffnet.cli.ode import ode
+from stiffnet.cli.spectrum import spectrum
 from stiffnet.cli.stripes import stripes
 from stiffnet.cli.train import train
 
@@ -27,6 +28,7 @@ app.command(cls=Command)(fetch)
 app.command(cls=Command)(fold)
 app.command(cls=Command)(measure)
 app.command(cls=Command)(ode)
+app.command(cls=Command)(spectrum)
 app.command(cls=Command)(stripes)
 app.command(cls=Command)(train)
 app.command("list", cls=Command)(listing)

@@ -8,6 +8,7 @@ import typer
 from stiffnet.cli.options import (
     Attention,
     BatchSize,
+    Classes,
     Data,
     Device,
     Limit,
@@ -29,14 +30,7 @@ def measure(
     limit: Limit = 0,
     batch_size: BatchSize = 64,
     num_classes: NumClasses = 0,
-    classes: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|imagenet|data",
-            help="What the outputs stand for, where the network does not know: the names in a "
-            "file (one per line, or JSON), ImageNet's classes, or the data's classes in order.",
-        ),
-    ] = "",
+    classes: Classes = "",
     device: Where = Device.auto,
     workers: Workers = 0,
     seed: Seed = 0,

@@ -74,6 +74,14 @@ NumClasses = Annotated[
         most=1_000_000,
     ),
 ]
+Classes = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE|imagenet|data",
+        help="What the outputs stand for, where the network does not know: the names in a file "
+        "(one per line, or JSON), ImageNet's classes, or the data's classes in order.",
+    ),
+]
 Limit = Annotated[int, number("Use this many images, evenly chosen; 0: all of them.")]
 BatchSize = Annotated[
     int,

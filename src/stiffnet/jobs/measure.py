@@ -1,23 +1,16 @@
 """Measure how stiff a network is on images: a report, a JSON file and a page."""
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor, tensor
-
 from stiffnet.data import open_data
-from stiffnet.data.class_file import read_classes
-from stiffnet.data.classes import ClassNames
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, part_of
+from stiffnet.data.images import part_of
 from stiffnet.devices import make_fabric
+from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
-from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
-from stiffnet.network.loaded import LoadedModel
-from stiffnet.observe.measure import logit_width, measure as look
+from stiffnet.observe.measure import measure as look
 from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport
 
@@ -80,13 +73,16 @@ def measure(
     watcher = watcher if fabric.is_global_zero else SILENT
     subject = subject_of(model)
     images = open_data(data)
-    said = _said(classes)
-    guess = len(said if isinstance(said, ClassNames) else images.classes)
+    said = said_of(classes)
     loaded = subject.open(
-        weights=weights, attention=attention, num_classes=num_classes, guess=guess, seed=seed
+        weights=weights,
+        attention=attention,
+        num_classes=num_classes,
+        guess=said_number(said, images),
+        seed=seed,
     )
     network = loaded.model.to(fabric.device)
-    judged = _judging(loaded, images, said)
+    judged = judging_of(loaded, images, said)
     for text in (*([judged.told] if judged.remarkable else []), *remarks_on(loaded)):
         watcher.note(text)
     batches = images.batches(
@@ -97,7 +93,7 @@ def measure(
     with watcher.progress(f"measuring {loaded.name}", total) as advance:
         report = look(
             network,
-            mine if judged.outputs is None else _renumbered(mine, judged.outputs),
+            mine if judged.outputs is None else renumbered(mine, judged.outputs),
             judge=judged.outputs is not None,
             classes=judged.names,
             facts=facts_of(loaded, data=images.name, command=command) | {"classes": judged.told},
@@ -108,33 +104,3 @@ def measure(
     watcher.found(report)
     texts = (report.to_json(), page([report]))
     return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
-
-
-def _said(classes: str) -> ClassNames | str | None:
-    """Read what the user says of the network's outputs."""
-    if classes == IMAGENET:
-        return imagenet()
-    return read_classes(classes) if classes not in ("", DATA) else classes or None
-
-
-def _judging(
-    loaded: LoadedModel, images: ImageSet | ImageFolder, said: ClassNames | str | None
-) -> Judging:
-    """Decide which outputs stand for the labels, from a pass of one image."""
-    (first, _) = next(iter(images.batches(loaded.preparation, batch_size=1, limit=1)))
-    return judging(
-        loaded,
-        images.classes,
-        logit_width(loaded.model, first),
-        said=said,
-        folders=isinstance(images, ImageFolder),
-    )
-
-
-def _renumbered(
-    batches: Iterable[tuple[Tensor, Tensor]], outputs: Sequence[int]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give each image the number of its class's output for a label."""
-    table = tensor(outputs)
-    for images, labels in batches:
-        yield images, table[labels]

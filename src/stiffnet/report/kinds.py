@@ -6,10 +6,12 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from stiffnet.report import fold, forms, ode, stiffness, stripes
+from stiffnet.report import fold, forms, ode, spectra, stiffness, stripes
 from stiffnet.report.blocks import Part
 from stiffnet.results.fold import FoldReport, Forms
 from stiffnet.results.ode import OdeRecord
+from stiffnet.results.spectra import SpectrumReport
+from stiffnet.results.spectrum import Spectrum
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.stripes import StripeReport
 from stiffnet.results.view import StiffnessView
@@ -18,6 +20,8 @@ KINDS: dict[type, ModuleType] = {
     StiffnessReport: stiffness,
     StiffnessView: stiffness,
     StripeReport: stripes,
+    SpectrumReport: spectra,
+    Spectrum: spectra,
     FoldReport: fold,
     Forms: forms,
     OdeRecord: ode,

@@ -15,7 +15,7 @@ def page(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str = "
     Measured networks are compared, and overlaid where they have the same steps.
 
     Args:
-        results: `StiffnessReport`, `StripeReport`, `FoldReport`, `Forms` or an `OdeRecord`.
+        results: Results of any kind: what `stiffnet.measure`, `stripes`, `fold` and others return.
         titles: What to call each of them; their networks' names where none are given.
         heading: What the page is about; the titles where it is not given.
     """

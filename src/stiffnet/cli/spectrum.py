@@ -1,0 +1,109 @@
+"""``stiffnet spectrum``: the eigenvalues behind the stiffness of a network's steps."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stiffnet.cli.options import (
+    Attention,
+    Classes,
+    Data,
+    Model,
+    NumClasses,
+    Seed,
+    Weights,
+    choice,
+    number,
+)
+from stiffnet.cli.terminal import Terminal, command_line
+
+
+class Of(StrEnum):
+    """What of a step."""
+
+    branch = "branch"
+    block = "block"
+
+
+class Method(StrEnum):
+    """How eigenvalues are found."""
+
+    auto = "auto"
+    reduced = "reduced"
+    dense = "dense"
+    krylov = "krylov"
+    planes = "planes"
+
+
+def spectrum(
+    model: Model,
+    data: Data,
+    step: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="A step, such as layer3.1. Can be given several times. By default all of them.",
+        ),
+    ] = [],  # noqa: B006  # typer copies it
+    method: Annotated[
+        Method,
+        choice(
+            Method,
+            "How to find eigenvalues. reduced and dense find all of them, krylov those at the "
+            "ends, planes those of slices; auto is reduced where it fits, else krylov.",
+        ),
+    ] = Method.auto,
+    of: Annotated[
+        Of, choice(Of, "The branch of a step, or its whole block with shortcut and activation.")
+    ] = Of.branch,
+    images: Annotated[int, number("Use this many images, evenly chosen; 0: all of them.")] = 8,
+    cap: Annotated[int, number("Memory that matrices may take, in GiB.", least=1)] = 8,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on where an earlier run in the same folder stopped."),
+    ] = False,
+    weights: Weights = "",
+    attention: Attention = "",
+    num_classes: NumClasses = 0,
+    classes: Classes = "",
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for spectrum.json, spectrum.html and the parts that are kept as they are "
+            "found. By default spectrum/MODEL.",
+        ),
+    ] = None,
+) -> None:
+    """Find the eigenvalues behind the stiffness of each residual step.
+
+    Prints a table, and writes a JSON file and an HTML page. It computes on the CPU in float64.
+
+    Each spectrum is kept as it is found: after an interruption, the same command with --resume
+    computes only the others.
+    """
+    from stiffnet.jobs.spectrum import spectrum as job
+
+    found = job(
+        model,
+        data,
+        steps=step,
+        of=of.value,
+        method=method.value,
+        images=images or None,
+        cap=cap,
+        resume=resume,
+        weights=weights or None,
+        attention=attention or None,
+        num_classes=num_classes or None,
+        classes=classes,
+        seed=seed,
+        out=out,
+        command=command_line(),
+        watcher=Terminal(),
+    )
+    if found.files:
+        print(f"Written: {' and '.join(map(str, found.files))}")

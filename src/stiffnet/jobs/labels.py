@@ -1,0 +1,48 @@
+"""Which outputs of a network the labels of images stand for: what is said, known, and done."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from torch import Tensor, tensor
+
+from stiffnet.data.class_file import read_classes
+from stiffnet.data.classes import ClassNames
+from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet
+from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
+from stiffnet.network.loaded import LoadedModel
+from stiffnet.observe.measure import logit_width
+
+
+def said_of(classes: str) -> ClassNames | str | None:
+    """Read what the user says of the network's outputs."""
+    if classes == IMAGENET:
+        return imagenet()
+    return read_classes(classes) if classes not in ("", DATA) else classes or None
+
+
+def said_number(said: ClassNames | str | None, images: ImageSet | ImageFolder) -> int:
+    """Return how many outputs a network should have where nothing else says it."""
+    return len(said if isinstance(said, ClassNames) else images.classes)
+
+
+def judging_of(
+    loaded: LoadedModel, images: ImageSet | ImageFolder, said: ClassNames | str | None
+) -> Judging:
+    """Decide which outputs stand for the labels, from a pass of one image."""
+    (first, _) = next(iter(images.batches(loaded.preparation, batch_size=1, limit=1)))
+    return judging(
+        loaded,
+        images.classes,
+        logit_width(loaded.model, first),
+        said=said,
+        folders=isinstance(images, ImageFolder),
+    )
+
+
+def renumbered(
+    batches: Iterable[tuple[Tensor, Tensor]], outputs: Sequence[int]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give each image the number of its class's output for a label."""
+    table = tensor(outputs)
+    for images, labels in batches:
+        yield images, table[labels]

@@ -1,0 +1,208 @@
+"""Find the eigenvalues behind a network's stiffness on images: a report, JSON files and a page."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from stiffnet.data import open_data
+from stiffnet.data.fingerprint import fingerprint
+from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet, part_of
+from stiffnet.devices import make_fabric
+from stiffnet.errors import StepError
+from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
+from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.spectrum_parts import Parts, weights_digest
+from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.loaded import LoadedModel
+from stiffnet.observe.spectra import spectra as look
+from stiffnet.observe.spectrum import Of, step_called
+from stiffnet.report.page import page
+from stiffnet.results.spectra import SpectrumReport
+from stiffnet.stiffness.spectrum import METHODS, Method, Plan
+from stiffnet.trajectory.steps import Step, steps as find_steps
+
+FILES = ("spectrum.json", "spectrum.html")
+PARTS = "parts"
+IMAGES = 8
+GIB = 8  # that matrices may take
+LONG = 10.0  # seconds for one spectrum from which the user is told beforehand
+
+
+@dataclass(frozen=True)
+class Spectra:
+    """A report, and where it was written."""
+
+    report: SpectrumReport
+    files: tuple[Path, ...]
+    """`FILES`; under torchrun only the first rank writes any."""
+
+
+def spectrum(
+    model: Spec,
+    data: Spec,
+    *,
+    steps: Sequence[str] = (),
+    of: Of = "branch",
+    method: Method = "auto",
+    images: int | None = IMAGES,
+    cap: int = GIB,
+    resume: bool = False,
+    weights: Spec | None = None,
+    attention: str | None = None,
+    num_classes: int | None = None,
+    classes: str = "",
+    seed: int = 0,
+    out: Spec | None = None,
+    command: str = "",
+    watcher: Watcher = SILENT,
+) -> Spectra:
+    """Find spectra of a network on images, and write ``spectrum.json`` and ``spectrum.html``.
+
+    It computes on the CPU in float64, whatever the weights are. Every spectrum is kept in ``parts``
+    as it is found, so that nothing is lost if the job is stopped. Under torchrun the images are
+    shared out, and all ranks get the same report.
+
+    Args:
+        model: A timm name, ``torchvision:NAME``, a run or a model folder.
+        data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
+        steps: Names of steps; none for all of them.
+        of: The ``branch``, or the ``block`` with its shortcut and what follows.
+        method: As for `stiffnet.spectrum`.
+        images: Look at this many images, evenly chosen; None for all.
+        cap: GiB that matrices may take.
+        resume: Take the spectra that are there, and compute the others.
+        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
+        attention: A module for every step of a named network.
+        num_classes: Number of outputs; None for the network's own, or the data's.
+        classes: What the outputs stand for; see `stiffnet.jobs.measure.measure`.
+        seed: Random seed for weights that were not given.
+        out: Folder for the files; None for ``spectrum/MODEL``.
+        command: What the user typed, for the record.
+        watcher: Whoever follows the job.
+
+    Raises:
+        StiffnetError: One of its kinds, if anything given cannot be used, or the folder holds
+            spectra of other work.
+    """
+    if method not in METHODS:
+        raise StepError(f"`method` is {method!r}. Give one of {', '.join(METHODS)}.")
+    folder = Path("spectrum", file_name(model)) if out is None else Path(out)
+    check_places(folder, *FILES)
+    fabric = make_fabric(device="cpu")
+    watcher = watcher if fabric.is_global_zero else SILENT
+    subject = subject_of(model)
+    source = open_data(data)
+    said = said_of(classes)
+    loaded = subject.open(
+        weights=weights,
+        attention=attention,
+        num_classes=num_classes,
+        guess=said_number(said, source),
+        seed=seed,
+    )
+    judged = judging_of(loaded, source, said)
+    for text in (*([judged.told] if judged.remarkable else []), *remarks_on(loaded)):
+        watcher.note(text)
+    batches = source.batches(loaded.preparation, batch_size=1, limit=images)
+    chosen = _chosen(loaded, next(iter(batches))[0], steps)
+    key = _key(loaded, source, of=of, method=method, cap=cap)
+    parts = Parts(folder / PARTS, key)
+    if resume:
+        parts.read(on_damage=watcher.note)
+    else:
+        parts.refuse_any()
+    if fabric.is_global_zero:
+        numbers = [int(number) for few in batches.indices for number in few]
+        parts.sweep([step.name for step in chosen], numbers)
+    fabric.barrier()  # nobody writes a part before everybody has seen what was there
+    mine = part_of(batches, fabric.global_rank, fabric.world_size)
+    labelled = iter(mine if judged.outputs is None else renumbered(mine, judged.outputs))
+    with watcher.progress(f"spectra of {loaded.name}", len(mine.indices) * len(chosen)) as advance:
+        report = look(
+            loaded.model,
+            _numbered(mine.indices, labelled),
+            chosen,
+            of=of,
+            method=method,
+            cap=cap << 30,
+            classes=judged.names,
+            judge=judged.outputs is not None,
+            facts=facts_of(loaded, data=source.name, command=command) | {"classes": judged.told},
+            store=parts,
+            on_plan=_telling(watcher),
+            on_spectrum=lambda: advance(1),
+        )
+    if not fabric.is_global_zero:
+        return Spectra(report, ())
+    watcher.found(report)
+    heading = f"Eigenvalues of {loaded.name} on {source.name}"
+    texts = (report.to_json(), page([report], heading=heading))
+    return Spectra(report, write(folder, dict(zip(FILES, texts, strict=True))))
+
+
+def _chosen(loaded: LoadedModel, image: Tensor, names: Sequence[str]) -> list[Step]:
+    """Return the steps of these names, or all, in the order in which they run."""
+    there = find_steps(loaded.model, image)
+    wanted = {step_called(name, there, of=loaded.name).name for name in names}
+    return [step for step in there if step.name in wanted or not names]
+
+
+def _key(
+    loaded: LoadedModel, source: ImageSet | ImageFolder, *, of: str, method: str, cap: int
+) -> dict[str, str]:
+    """Return what a spectrum depends on beside its step and image."""
+    marks = ", ".join(f"{name} {mark}" for name, mark in fingerprint(source).items())
+    # With `auto` it is the cap that decides which method is taken.
+    asked = f"auto up to {cap} GiB" if method == "auto" else method
+    return {
+        "network": f"{loaded.name}, {loaded.form}, {json.dumps(dict(loaded.options), default=str)}",
+        "digest of the weights": weights_digest(loaded.model),
+        "data": source.name,
+        "fingerprint of the data": marks,
+        "part": of,
+        "method asked for": asked,
+        "preparation": json.dumps(asdict(loaded.preparation)),
+    }
+
+
+def _numbered(
+    indices: Sequence[Sequence[int]], images: Iterator[tuple[Tensor, Tensor]]
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Give each image its number in the data."""
+    for few, (image, label) in zip(indices, images, strict=True):
+        yield int(few[0]), image, label
+
+
+def _telling(watcher: Watcher) -> Callable[[str, Plan], None]:
+    """Return a function that tells, once for each step, of work that will take long."""
+    told: set[str] = set()
+
+    def tell(step: str, plan: Plan) -> None:
+        if step in told or plan.seconds is None or plan.seconds < LONG:
+            return
+        told.add(step)
+        size = f"n = {plan.size:,}"
+        if plan.method == "reduced":
+            size += f", reduced to k = {plan.inner:,} behind {plan.cut}"
+        watcher.note(
+            f"{step}: {size}; about {plan.bytes / 2**30:.2g} GiB and {_duration(plan.seconds)} for "
+            "each image."
+        )
+
+    return tell
+
+
+def _duration(seconds: float) -> str:
+    """Write a rough time.
+
+    >>> _duration(12.3), _duration(600), _duration(9000)
+    ('12 s', '10 minutes', '2.5 hours')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

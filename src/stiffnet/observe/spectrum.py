@@ -1,0 +1,168 @@
+"""A model and one input in, the eigenvalues of a step's Jacobian out."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stiffnet.errors import DataError, StepError, UnknownNameError
+from stiffnet.observe.memory import Peak
+from stiffnet.provenance import provenance
+from stiffnet.registry import unknown
+from stiffnet.results.spectrum import Spectrum
+from stiffnet.stiffness.spectrum import CAP, Found, Method, Plan, spectrum_of
+from stiffnet.trajectory.branch import Branch, branch
+from stiffnet.trajectory.steps import Step, steps as find_steps
+from stiffnet.trajectory.wrappers import unwrap
+
+Of = Literal["branch", "block"]
+_PARTS = {"branch": "increment", "block": "block"}
+
+
+def spectrum(
+    model: nn.Module,
+    step: Step | str,
+    x: Any,
+    *,
+    of: Of = "branch",
+    method: Method = "auto",
+    cap: int = CAP,
+    facts: Mapping[str, str] | None = None,
+    on_plan: Callable[[Plan], object] = lambda plan: None,
+    progress: Callable[[float], object] = lambda share: None,
+) -> Spectrum:
+    """Find the eigenvalues of the Jacobian of one residual step at one input.
+
+    The network is taken in evaluation mode, as a copy in float64, and everything else of it is held
+    at what it is on this input. The given network is left as it was.
+
+    Args:
+        model: Any residual network.
+        step: One of its `steps`, or the name of one.
+        x: One input of the network, as a batch of one.
+        of: The ``branch``, which is what is added to the state, its gate included; or the
+            ``block``, with the shortcut and what follows the sum in the block's code.
+        method: ``reduced`` is exact, and far smaller than the Jacobian; ``dense`` forms the
+            Jacobian; ``krylov`` finds both ends of the real axis and the largest eigenvalue of a
+            Jacobian of any size, and the largest singular values where the shape changes;
+            ``planes`` takes the eigenvalues of H × W slices, as the block-level paper did.
+            ``auto`` is `reduced` where its matrix fits under the cap, and `krylov` otherwise.
+        cap: Bytes that matrices may take.
+        facts: What the result should say about where its numbers come from.
+        on_plan: Called with the size, memory and time to expect, before the work begins.
+        progress: Called with the share of the work that is done.
+
+    Raises:
+        UnknownNameError: If the network has no such step.
+        StepError: If the step has no eigenvalues because it changes the shape, its matrix is larger
+            than the cap, its code cannot be followed, or iterations do not converge.
+        NonFiniteError: If a value or a derivative is NaN or infinite.
+        DataError: If `x` is not one input.
+
+    Example:
+        >>> import stiffnet
+        >>> model = stiffnet.create_model("resnet20_cifar").eval()
+        >>> found = spectrum(model, "layer3.1", torch.rand(1, 3, 16, 16))
+        >>> found.method, found.count == len(found.eigenvalues) == 64 * 4 * 4
+        ('reduced', True)
+    """
+    if of not in get_args(Of):
+        raise StepError(f"`of` is {of!r}. Give 'branch' or 'block'.")
+    network = exact_copy(model)
+    inputs = _one(x)
+    function = function_of(network, step, inputs, of=of)
+    watch, start = Peak(), time.perf_counter()
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
+        found = spectrum_of(
+            function, function.input, method=method, cap=cap, on_plan=on_plan, progress=progress
+        )
+    told = {key: str(value) for key, value in (facts or {}).items()}
+    return _record(
+        found,
+        function,
+        of=of,
+        seconds=time.perf_counter() - start,
+        peak=watch.bytes,
+        facts={"model": type(network).__name__, **told, **provenance(network)},
+    )
+
+
+def exact_copy(model: nn.Module) -> nn.Module:
+    """Return a copy in float64, in evaluation mode, without gradients."""
+    return deepcopy(unwrap(model)).double().eval().requires_grad_(requires_grad=False)
+
+
+def function_of(model: nn.Module, step: Step | str, inputs: Any, *, of: Of) -> Branch:
+    """Return a step as a function of its input.
+
+    Raises:
+        UnknownNameError: If the network has no such step.
+    """
+    if isinstance(step, str):
+        step = step_called(step, find_steps(model, inputs), of=type(model).__name__)
+    return branch(model, step, inputs, of=_PARTS[of])  # type: ignore[arg-type]
+
+
+def step_called(name: str, there: Iterable[Step], *, of: str) -> Step:
+    """Return the step of this name, among those of a network of that name.
+
+    Raises:
+        UnknownNameError: If there is none.
+    """
+    known = {step.name: step for step in there}
+    if name not in known:
+        raise UnknownNameError(unknown(f"step of {of}", name, known, listing="`stiffnet.steps`"))
+    return known[name]
+
+
+def _one(x: Any) -> Any:
+    """Refuse anything but one input, and turn its numbers into float64."""
+    if isinstance(x, Mapping):
+        return {key: _one(value) for key, value in x.items()}
+    if not isinstance(x, Tensor) or not x.ndim or len(x) != 1:
+        found = f"of shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+        raise DataError(
+            f"A spectrum is that of one input, and `x` is {found}. Give a batch of one, such as "
+            "`images[:1]`."
+        )
+    return x.detach().double() if x.is_floating_point() else x.detach()
+
+
+def _record(
+    found: Found,
+    function: Branch,
+    *,
+    of: str,
+    seconds: float,
+    peak: int | None,
+    facts: Mapping[str, str],
+) -> Spectrum:
+    size, rows = function.input.numel(), function.output.numel()
+    many = found.count or None
+    return Spectrum(
+        step=function.step.name,
+        of=of,
+        method=found.plan.method,
+        shape=tuple(function.input.shape[1:]),
+        shape_out=tuple(function.output.shape[1:]),
+        eigenvalues=found.values,
+        count=found.count,
+        inner=found.plan.inner,
+        cut=found.plan.cut,
+        tolerance=found.tolerance,
+        negative_share=None if found.negative is None or not many else found.negative / many,
+        outside_share=None if found.outside is None or not many else found.outside / many,
+        residual=found.residual,
+        products=found.products,
+        condition=found.condition,
+        norm=found.norm,
+        singular_values=np.zeros(0) if found.singular is None else found.singular,
+        elements=size * rows,
+        seconds=seconds,
+        peak_bytes=peak,
+        facts=facts,
+    )

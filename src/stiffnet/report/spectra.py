@@ -1,0 +1,265 @@
+"""What a page and a terminal show of spectra: of several steps and images, or of one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stiffnet.report import blocks, cells, spectra_plots as plots
+from stiffnet.report.spectra_findings import SYMBOLS, Shown, findings, headline, shown_of
+from stiffnet.report.terminal import bar, lines_table, told
+from stiffnet.report.text import clean, cleaned, count, number, percent, shape
+from stiffnet.results.spectra import Seen, SpectrumReport
+from stiffnet.results.spectrum import Spectrum
+
+_BAR = 10  # cells of a terminal
+_NAME = 24  # cells; a longer name is shortened in its middle
+
+
+def parts(given: Sequence[tuple[SpectrumReport | Spectrum, str]]) -> list[blocks.Part]:
+    """Return what spectra put on a page, network by network."""
+    return blocks.one_by_one([(_report(result), title) for result, title in given], _part)
+
+
+def terminal(result: SpectrumReport | Spectrum) -> RenderableType:
+    """Return what a terminal shows of spectra."""
+    report = _report(result)
+    shown = shown_of(report)
+    title = Text(clean(report.title, longest=120), style="bold")
+    return Group(told(title, headline(shown), findings(shown)), steps_lines(shown))
+
+
+def _report(result: SpectrumReport | Spectrum) -> SpectrumReport:
+    """One spectrum is a report of one step and image."""
+    if isinstance(result, SpectrumReport):
+        return result
+    return SpectrumReport((Seen(0),), {result.step: (result,)}, facts=result.facts)
+
+
+def _part(report: SpectrumReport, title: str, end: str) -> blocks.Part:
+    shown = shown_of(report)
+    lede, tiles = blocks.Words(headline(shown), "lede"), blocks.Tiles(_tiles(shown))
+    said = findings(shown)
+    tables = [steps_table(shown)]
+    tables += [labels_table(shown.labels)] if shown.labels else []
+    tables += [relations_table(shown.relations)] if shown.relations else []
+    return blocks.Part(
+        kind="spectrum",
+        articles=[(title, [lede, tiles, *([blocks.Findings(said)] if said else [])])],
+        sections=_sections(shown, end),
+        tables=[(title, tables)],
+        reading=["spectra"],
+        facts=[(title, blocks.Facts(cleaned(report.facts)))],
+    )
+
+
+def _tiles(shown: Shown) -> list[tuple[str, str, str]]:
+    """Return the numbers under the headline: name, value, what it is made of."""
+    tiles = [
+        ("|S|", number(shown.mean("absolute_index_mean")), "mean over steps and images"),
+        ("P, negative share", percent(shown.mean("negative_share_mean")), "of eigenvalues"),
+        ("Outside Euler's disc", percent(shown.mean("outside_share")), "of eigenvalues"),
+    ]
+    worst = shown.stiffest
+    if worst is not None:
+        step = clean(worst["step"], longest=40)
+        tiles.append(("Largest ζ_SI", number(worst["real_extent_mean"]), f"at {step}"))
+    return tiles
+
+
+def _sections(shown: Shown, end: str) -> list[blocks.Section]:
+    report = shown.report
+    figures = {
+        ("index", "S: largest over smallest real part"): plots.index_figure(report),
+        ("share", "P, and the share outside of Euler's disc"): plots.share_figure(report),
+        ("ends", "Both ends of the real axis"): plots.ends_figure(report),
+    }
+    drawn = [
+        blocks.Plot(f"{kind}{end}", figure, f"{title}, by step", title)
+        for (kind, title), figure in figures.items()
+    ]
+    found = [
+        blocks.Section(
+            f"planes{end}",
+            "Eigenvalues in the complex plane",
+            "Eigenvalues",
+            f"All eigenvalues of a step on {shown.images}, and the disc in which forward Euler "
+            f"with step size 1 damps. Of more than {count(plots.POINTS)} points, the extremes and "
+            "an even choice are drawn; the numbers are of all.",
+            [_panels(shown, end)],
+        )
+    ]
+    if len(report.steps) > 1:
+        found.append(
+            blocks.Section(
+                f"depth{end}",
+                "From the first step to the last",
+                "Depth",
+                "The line is the median over images, the band goes from the smallest to the "
+                "largest of them. Gaps are steps that change the shape, or where a figure is not "
+                "defined.",
+                drawn,
+            )
+        )
+    return found
+
+
+def _panels(shown: Shown, end: str) -> blocks.Gallery:
+    """Return the pictures of every step, of which one is shown at a time."""
+    items: list[tuple[str, list[blocks.Block]]] = []
+    # Those that change the shape have no picture, and come last.
+    for i, row in enumerate(sorted(shown.steps, key=lambda row: not row["count"])):
+        spectra, step = shown.report.spectra[row["step"]], clean(row["step"], longest=120)
+        said: list[blocks.Block] = [blocks.Words(_verdict(row, spectra), "verdict")]
+        if row["count"]:
+            pair = [
+                blocks.Plot(
+                    f"plane{end}-{i}", plots.plane_figure(spectra), f"Eigenvalues of {step}",
+                    "In the plane",
+                )
+            ]  # fmt: skip
+            if all(found.negative_share is not None for found in spectra):
+                pair.append(
+                    blocks.Plot(
+                        f"real{end}-{i}", plots.real_parts_figure(spectra),
+                        f"Real parts of {step}", "Real parts that are not zero",
+                    )
+                )  # fmt: skip
+            said.append(blocks.Box("pair", pair))
+        items.append((step, said))
+    return blocks.Gallery(f"step{end}", "Step", items)
+
+
+def _verdict(row: dict[str, Any], spectra: Sequence[Spectrum]) -> Markup:
+    """Say how many eigenvalues a step has, and what stands out of them."""
+    if not row["count"]:
+        text = Markup(
+            "The shape changes from <b>{}</b> to <b>{}</b>, so there are no eigenvalues. The "
+            "largest singular value is <b>{}</b>."
+        )
+        return text.format(shape(row["shape"]), shape(row["shape_out"]), number(row["norm"]))
+    text = Markup("<b>{}</b> eigenvalues ({}). S <b>{}</b>, ζ_SI <b>{}</b>, ρ <b>{}</b>")
+    said = text.format(
+        count(row["count"]), row["method"], number(row["stiffness_index_mean"]),
+        number(row["real_extent_mean"]), number(row["radius_mean"]),
+    )  # fmt: skip
+    if any(found.negative_share is None for found in spectra):
+        return said + Markup(". Those at the ends are shown.")
+    shares = Markup(", P <b>{}</b>, outside <b>{}</b>.")
+    said += shares.format(percent(row["negative_share_mean"]), percent(row["outside_share"]))
+    zeros = sum(int((found.eigenvalues == 0).sum()) for found in spectra) / len(spectra)
+    if zeros >= 1 and "planes" not in row["method"]:
+        said += Markup(" <b>{}</b> are zero (mean over images).").format(count(zeros))
+    return said
+
+
+def steps_table(shown: Shown) -> blocks.Table:
+    """One row a step, with everything that is known of it."""
+    records, worst = shown.steps, shown.stiffest
+    over = "mean over the images"
+    spread = "standard deviation over the images"
+    furthest = None if worst is None else worst["real_extent_mean"]
+    fields = [
+        cells.words("Step", "step"),
+        cells.numbers("ζ_SI", "real_extent_mean", f"largest |Re λ|, {over}", longest=furthest),
+        cells.numbers("S", "stiffness_index_mean", f"max Re λ / min Re λ, {over}"),
+        cells.numbers("sd", "stiffness_index_std", spread),
+        cells.numbers("|S|", "absolute_index_mean", over),
+        cells.numbers("Defined", "defined", "images on which S is defined", write=cells.whole),
+        cells.numbers("P", "negative_share_mean", f"share of Re λ < 0, {over}", write=percent),
+        cells.numbers("sd of P", "negative_share_std", spread, write=percent),
+        cells.numbers("Outside", "outside_share", "share outside of Euler's disc", write=percent),
+        cells.numbers("max Re", "max_real", over),
+        cells.numbers("min Re", "min_real", over),
+        cells.numbers("ρ", "radius_mean", f"largest |λ|, {over}"),
+        cells.numbers("‖J‖₂", "norm", f"largest singular value, {over}"),
+        cells.numbers("‖J‖₂/ρ", "non_normality", "1 for a normal Jacobian"),
+        cells.numbers("Condition", "condition", "of the eigenvalue of the largest |Re λ|"),
+        cells.numbers("Eigenvalues", "count", write=cells.whole),
+        cells.numbers("Matrix", "inner", "rows of the matrix that was formed", write=count),
+        cells.numbers("Elements", "elements", "entries of the Jacobian", write=cells.whole),
+        cells.numbers("Seconds", "seconds", "for all images"),
+        cells.numbers("Memory", "peak", "largest of the process meanwhile", write=_memory),
+        cells.words("Method", "method"),
+        cells.words("State", "shape", "shape of the state that goes in", write=shape),
+        cells.words("Cut behind", "cut", "where the step was cut", longest=60),
+    ]
+    return cells.table(
+        "steps", "Steps", records, fields, opened=True,
+        note="A heading sorts by its column. Bold: the step whose eigenvalues reach furthest. "
+        "Grey: the shape changes.",
+        quiet=lambda row: not row["count"],
+        marked=lambda row: worst is not None and row["step"] == worst["step"],
+    )  # fmt: skip
+
+
+def labels_table(records: Sequence[dict[str, Any]]) -> blocks.Table:
+    """One row a label, over all steps that have eigenvalues."""
+    over = "mean over steps and images"
+    fields = [
+        cells.words("Label", "name"),
+        cells.numbers("Images", "images", write=cells.whole),
+        cells.numbers("S", "stiffness_index_mean", over),
+        cells.numbers("sd", "stiffness_index_std"),
+        cells.numbers("|S|", "absolute_index_mean", over),
+        cells.numbers("P", "negative_share_mean", over, write=percent),
+        cells.numbers("ζ_SI", "real_extent_mean", over),
+        cells.numbers("ρ", "radius_mean", over),
+    ]
+    return cells.table("labels", "Labels", records, fields)
+
+
+def relations_table(records: Sequence[dict[str, Any]]) -> blocks.Table:
+    """One row a figure, step and target: correlations over images."""
+    fields = [
+        cells.words("Step", "step"),
+        cells.words("Figure", "figure", write=lambda figure: SYMBOLS[figure]),
+        cells.words("With", "target"),
+        cells.numbers("Images", "samples", write=cells.whole),
+        *(
+            field
+            for kind in ("pearson", "spearman", "kendall")
+            for field in (
+                cells.numbers(kind.capitalize(), kind, places=2),
+                cells.numbers("p", f"{kind}_p", f"of {kind}", write=cells.p_value),
+                cells.numbers("Holm", f"{kind}_holm", "p, corrected for the number of steps",
+                              write=cells.p_value),
+            )
+        ),
+        cells.words("Note", "note", write=cells.remark),
+    ]  # fmt: skip
+    note = (
+        "Each figure's p-values are corrected for the number of steps, by Holm's method; there are "
+        f"{len(SYMBOLS)} figures."
+    )
+    return cells.table("relations", "Relations to loss and correctness", records, fields, note=note)
+
+
+def steps_lines(shown: Shown) -> Table:
+    """Return one row a step, with ζ_SI as a bar; `▲` marks where it is largest."""
+    records, worst = shown.steps, shown.stiffest
+    longest = worst["real_extent_mean"] if worst is not None else 0.0
+    headings = ("ζ_SI", "S", "P", "outside", "eigenv.", "method")
+    table = lines_table("", headings, name=_NAME, bar=_BAR)
+    for row in records:
+        marked = worst is not None and row["step"] == worst["step"]
+        style, colour = ("bold", "red") if marked else ("", "cyan")
+        table.add_row(
+            Text("▲" if marked else "", style=colour),
+            Text(clean(row["step"], longest=_NAME), style=style),
+            Text(bar(row["real_extent_mean"], longest, _BAR), style=colour),
+            Text(number(row["real_extent_mean"]), style=style),
+            Text(number(row["stiffness_index_mean"]), style=style),
+            Text(percent(row["negative_share_mean"]), style=style),
+            Text(percent(row["outside_share"]), style=style),
+            Text(count(row["count"]), style=style),
+            Text(row["method"], style=style),
+        )
+    return table
+
+
+def _memory(value: Any) -> str:
+    return number(value, 3) if not value or value != value else f"{number(value / 2**20)} MiB"

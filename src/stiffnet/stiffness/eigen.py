@@ -1,0 +1,176 @@
+"""Eigenvalues of linear maps that are given by what they do to vectors.
+
+A map takes a batch of vectors, one a row, and returns their images, one a row. All arithmetic is
+in float64. Zeros are counted, never guessed from small numbers: a singular matrix M = Q R of rank
+r < k has the eigenvalues of the r × r matrix R Q and k - r zeros, and so on until the rank is full.
+A plain eigenvalue routine would give noise in their place, as large as the square root of the
+rounding where zeros are defective.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs, svds
+from torch import Tensor
+
+from stiffnet.errors import NonFiniteError, StepError
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+Map = Callable[[Tensor], Tensor]
+Progress = Callable[[float], object]  # is told the share that is done
+
+CHUNK_BYTES = 1 << 28  # of the vectors that are in flight at a time
+ARNOLDI = 1e-10  # relative residual that Arnoldi iterations aim at
+SPACE = 64  # vectors of a Krylov space
+RESTARTS = 100
+ENDS = {"LM": "largest", "LR": "rightmost", "SR": "leftmost"}
+
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """The ends of a spectrum, from iterations on vectors."""
+
+    values: Complexes
+    """Rightmost, leftmost and largest eigenvalues, with their conjugates."""
+    residual: float
+    """Largest ‖M v - λ v‖ / |λ_max|."""
+    products: int
+    """How often the map was applied."""
+
+
+def matrix_of(
+    apply: Map, size: int, rows: int, *, progress: Progress = lambda share: None
+) -> Floats:
+    """Return the (rows × size) matrix of a map, a few columns at a time.
+
+    Example:
+        >>> matrix_of(lambda v: 2 * v[:, :2], 3, 2)
+        array([[2., 0., 0.],
+               [0., 2., 0.]])
+    """
+    matrix = np.empty((rows, size))
+    chunk = max(1, min(size, CHUNK_BYTES // (8 * 8 * max(rows, size))))
+    for start in range(0, size, chunk):
+        stop = min(start + chunk, size)
+        units = torch.zeros(stop - start, size, dtype=torch.float64)
+        units[range(stop - start), range(start, stop)] = 1.0
+        matrix[:, start:stop] = apply(units).numpy().T
+        progress(stop / size)
+    if not np.isfinite(matrix).all():
+        raise NonFiniteError(
+            "The Jacobian has entries that are NaN or infinite. Check the weights and this input."
+        )
+    return matrix
+
+
+def eigenvalues(matrix: Floats) -> Complexes:
+    """Return all eigenvalues of a square matrix, with exact zeros as zeros.
+
+    Example:
+        >>> eigenvalues(np.array([[0.0, 1.0], [0.0, 0.0]]))
+        array([0.+0.j, 0.+0.j])
+    """
+    size = len(matrix)
+    while len(matrix) and (rank := _rank(factors := _pivoted(matrix))) < len(matrix):
+        q, r, order = factors
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        matrix = r[:rank, back] @ q[:, :rank]
+    found = np.zeros(size, dtype=np.complex128)
+    if len(matrix):
+        found[: len(matrix)] = scipy.linalg.eigvals(matrix, overwrite_a=False, check_finite=False)
+    return found
+
+
+def _pivoted(matrix: Floats) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    q, r, order = scipy.linalg.qr(matrix, pivoting=True, mode="economic", check_finite=False)
+    return q, r, order
+
+
+def _rank(factors: tuple[Floats, Floats, NDArray[np.intp]]) -> int:
+    sizes = np.abs(np.diag(factors[1]))
+    return int((sizes > len(sizes) * np.finfo(np.float64).eps * sizes[0]).sum()) if sizes[0] else 0
+
+
+def extremes(apply: Map, size: int) -> Extremes:
+    """Return both ends of the real axis and the largest eigenvalue, by Arnoldi iterations.
+
+    Raises:
+        StepError: If the iterations do not converge.
+    """
+    if size <= SPACE:
+        return Extremes(eigenvalues(matrix_of(apply, size, size)), 0.0, 0)
+    start = np.random.default_rng(0).standard_normal(size)
+    products = 0
+
+    def product(v: Floats) -> Floats:
+        nonlocal products
+        products += 1
+        return _times(apply)(v)
+
+    if not np.any(product(start)):
+        return Extremes(np.zeros(1, dtype=np.complex128), 0.0, products)
+    operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
+    found: list[complex] = []
+    residual = 0.0
+    for end in ("LM", "LR", "SR"):
+        values, vectors = _arnoldi(operator, end, start)
+        for value, vector in zip(values, vectors.T, strict=True):
+            image = product(vector.real) + 1j * product(vector.imag)
+            residual = max(residual, float(np.linalg.norm(image - value * vector)))
+            found.append(complex(value))
+    return Extremes(np.array(found), residual / max(map(abs, found)), products)
+
+
+def _arnoldi(operator: LinearOperator, end: str, start: Floats) -> tuple[Complexes, Complexes]:
+    try:
+        values, vectors = eigs(
+            operator, k=2, which=end, v0=start, ncv=SPACE, tol=ARNOLDI, maxiter=RESTARTS
+        )
+    except ArpackNoConvergence as error:
+        raise StepError(
+            f"Arnoldi iterations did not converge to the {ENDS[end]} eigenvalue in {RESTARTS} "
+            f"restarts of {SPACE} vectors. Use `method='reduced'` or 'dense'."
+        ) from error
+    except ArpackError as error:
+        raise StepError(
+            f"Arnoldi iterations broke down: {str(error).rstrip('. ')}. Use `method='reduced'` or "
+            "'dense'."
+        ) from error
+    return values, vectors
+
+
+def largest_singular_values(
+    apply: Map, adjoint: Map, size: int, rows: int, count: int = 6
+) -> Floats:
+    """Return the largest singular values of a map, largest first."""
+    count = min(count, size, rows)
+    if min(size, rows) <= SPACE:
+        return scipy.linalg.svdvals(matrix_of(apply, size, rows))[:count]
+    start = np.random.default_rng(0)
+    if not np.any(_times(apply)(start.standard_normal(size))):
+        return np.zeros(count)
+    operator = LinearOperator(
+        (rows, size), matvec=_times(apply), rmatvec=_times(adjoint), dtype=np.float64
+    )
+    options = {"k": count, "return_singular_vectors": False, "tol": ARNOLDI, "rng": start}
+    try:
+        values = svds(operator, **options)
+    except ArpackError:  # as of an identity, where the first vector is all there is
+        values = svds(operator, solver="lobpcg", **options)
+    return np.sort(values)[::-1]
+
+
+def _times(apply: Map) -> Callable[[Floats], Floats]:
+    """A product with one vector, as SciPy asks for it."""
+
+    def product(vector: Floats) -> Floats:
+        image: Floats = apply(torch.from_numpy(np.ravel(vector).copy())[None])[0].numpy()
+        return image
+
+    return product

@@ -1,0 +1,106 @@
+"""Eigenvalues of the slices of an unflattened Jacobian, as the block-level paper counted them.
+
+The Jacobian of a block, as automatic differentiation returns it, has the axes (channels, rows,
+columns) of the output and then those of the input. A routine that takes eigenvalues of the last two
+axes gives those of every H × W slice. They are no eigenvalues of the Jacobian: a slice maps columns
+of an input channel to its rows. They are kept under this name, because the paper's numbers of
+eigenvalues are those of this computation.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stiffnet.errors import NonFiniteError, StepError
+
+CHUNK_BYTES = 1 << 27
+KEEP = 20_000  # eigenvalues for pictures
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """What all slices have, counted; a few of their eigenvalues."""
+
+    elements: int
+    """Entries of the Jacobian."""
+    count: int
+    """Eigenvalues in all."""
+    negative: int
+    """With a real part below zero, beyond rounding."""
+    outside: int
+    """Outside of Euler's disc |1 + λ| ≤ 1, beyond rounding."""
+    values: NDArray[np.complex128]
+    """Those at both ends of the real axis, the largest, and every so-many-th of the others."""
+
+
+def counts(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> tuple[int, int]:
+    """Return the number of entries of a Jacobian and of the eigenvalues of its slices.
+
+    Example:
+        The first block of a ResNet-18 with 64 maps of 16 × 16 pixels.
+
+        >>> counts((64, 16, 16), (64, 16, 16))
+        (268435456, 16777216)
+    """
+    elements = math.prod(inputs) * math.prod(outputs)
+    return elements, elements // inputs[-1]
+
+
+def plane_eigenvalues(
+    adjoint: Callable[[Tensor], Tensor],
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    *,
+    tolerance: float,
+    progress: Callable[[float], object] = lambda share: None,
+) -> Planes:
+    """Take the eigenvalues of all slices.
+
+    Args:
+        adjoint: Rows of vectors of the outputs' space ↦ rows of vectors of the inputs' space.
+        inputs: Shape of the input, without the batch; its last two axes must be equal.
+        outputs: Shape of the output, without the batch.
+        tolerance: A real part up to this share of the size of its slice counts as zero.
+        progress: Is told the share that is done.
+
+    Raises:
+        StepError: If the slices are not square.
+        NonFiniteError: If an entry is NaN or infinite.
+    """
+    if len(inputs) < 2 or inputs[-1] != inputs[-2]:
+        raise StepError(
+            f"The slices of a state of shape {inputs} are not square, so they have no "
+            "eigenvalues. Use another method."
+        )
+    side, rows = inputs[-1], math.prod(outputs)
+    elements, count = counts(inputs, outputs)
+    stride = max(1, count // KEEP)
+    chunk = max(1, CHUNK_BYTES // (16 * math.prod(inputs)))
+    negative = outside = seen = 0
+    kept, ends = [], []
+    for start in range(0, rows, chunk):
+        stop = min(start + chunk, rows)
+        units = torch.zeros(stop - start, rows, dtype=torch.float64)
+        units[range(stop - start), range(start, stop)] = 1.0
+        slices = adjoint(units).reshape(-1, side, side)
+        near = tolerance * torch.linalg.matrix_norm(slices)[:, None]
+        if not bool(near.isfinite().all()):
+            raise NonFiniteError(
+                "The Jacobian has entries that are NaN or infinite. Check the weights and this "
+                "input."
+            )
+        found = torch.linalg.eigvals(slices)
+        negative += int((found.real < -near).sum())
+        outside += int(((1 + found).abs() > 1 + near).sum())
+        flat = found.flatten()
+        three = [int(flat.real.argmax()), int(flat.real.argmin()), int(flat.abs().argmax())]
+        ends.append(flat[three].numpy())
+        kept.append(flat[-seen % stride :: stride].numpy())
+        seen += len(flat)
+        progress(stop / rows)
+    return Planes(elements, count, negative, outside, np.concatenate([*ends, *kept]))
