@@ -31,7 +31,8 @@ def parts(given: Sequence[tuple[OdeRecord, str]]) -> list[Part]:
     kinds = _by_kind(named)
     sentences = [line for kind, those in kinds for line in _SAID[kind](those)]
     if len(named) == 1:
-        title, said = named[0][1], [blocks.Words(sentences[0], "lede")]
+        title = named[0][1]
+        said: list[Block] = [blocks.Words(sentences[0], "lede")]
     else:
         title = "Stiffness in differential equations"
         lede = (

@@ -136,7 +136,7 @@ def steps_figure(records: Sequence[tuple[AdaptiveSteps, str]]) -> go.Figure:
         span = np.array([known.min() / 1.5, 1.5 * known.max()])
         stability = records[0][0].stability
         name = f"stability: h · SI = {number(stability)}"
-        figure.add_trace(line(span, stability / span, name, LIGHT["series1"], width=2))
+        figure.add_trace(line(list(span), list(stability / span), name, LIGHT["series1"], width=2))
     return _ticked(figure)
 
 
@@ -199,7 +199,7 @@ def trade_figure(records: Sequence[tuple[Encounters, str]]) -> go.Figure:
         levels = [number(value) for value in frame["threshold"]]
         figure.add_trace(
             line(
-                100 * frame["time"].to_numpy(), 100 * frame["runs"].to_numpy(), plot_text(name),
+                list(100 * frame["time"]), list(100 * frame["runs"]), plot_text(name),
                 LIGHT[f"series{_series(i)}"], customdata=levels,
                 hovertemplate="below %{customdata}<br>%{y:.3~g} % of runs, %{x:.3~g} % of the time"
                 "<extra></extra>",
@@ -287,6 +287,7 @@ def _mark(
         at = np.log10(x) if logs["x"] else x
         place = {"x": at, "y": 1, "yref": "paper", "xanchor": "right", "yanchor": "top"}
     else:
+        assert y is not None, "a mark is at an x or at a y"
         figure.add_shape(type="line", x0=0, x1=1, xref="paper", y0=y, y1=y, line=look)
         at = np.log10(y) if logs["y"] else y
         side = {"x": 0.99, "xanchor": "right"} if right else {"x": 0.01, "xanchor": "left"}
