@@ -34,6 +34,7 @@ def stiffness_index(
         StepError: If the two do not hold the same number of samples.
 
     Example:
+        >>> import torch
         >>> stiffness_index(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.5]]))
         tensor([0.5000], dtype=torch.float64)
     """
@@ -63,6 +64,7 @@ def index_from_norms(
         StepError: If there are not as many rates as states.
 
     Example:
+        >>> import torch
         >>> index_from_norms(torch.tensor([4.0, 8.0]), torch.tensor([1.0, 6.0]), what="layer1.0")
         tensor([0.2500, 0.7500], dtype=torch.float64)
     """
@@ -96,6 +98,7 @@ def indices_from_norms(
         NonFiniteError: If an index does not exist; of the first such step, table by table.
 
     Example:
+        >>> import torch
         >>> indices_from_norms(torch.tensor([[4.0, 8.0]]), torch.tensor([[1.0, 6.0]]), steps="ab")
         tensor([[0.2500, 0.7500]], dtype=torch.float64)
     """

@@ -84,8 +84,8 @@ def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Br
         >>> images = torch.rand(1, 3, 32, 32)
         >>> step = stiffnet.steps(model, images)[1]
         >>> f = branch(model, step, images)
-        >>> value, change = torch.func.jvp(f, (f.input,), (torch.ones_like(f.input),))
-        >>> torch.equal(value, f.output), change.shape
+        >>> value, back = torch.func.vjp(f, f.input)
+        >>> torch.equal(value, f.output), back(value)[0].shape
         (True, torch.Size([1, 64, 8, 8]))
     """
     if of not in get_args(Of):
