@@ -4,9 +4,9 @@
     python benchmarks/spectrum.py --only ratio  # the first part alone; also: exact, ends
     python benchmarks/spectrum.py --large       # adds the largest blocks; some hours, 8 GB
 
-Prints a ratio of two things done in this one run, because an absolute time says little about another
-machine, and then the time and the peak memory of each spectrum. Exits with 1 if the ratio misses its
-target, or if `reduced` and `dense` differ.
+Prints a ratio of two things done in this one run, because an absolute time says little about
+another machine, and then the time and the peak memory of each spectrum. Exits with 1 if the ratio
+misses its target, or if `reduced` and `dense` differ.
 """
 
 import argparse

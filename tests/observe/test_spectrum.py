@@ -64,9 +64,9 @@ def timm_vit():
 
 def timm_resnet(attention=None):
     torch.manual_seed(0)
-    made = timm.create_model("resnet10t", num_classes=3)
+    made = timm.create_model("resnet18", num_classes=3)
     if attention:
-        stiffnet.attach(made, attention, torch.rand(2, 3, 32, 32))
+        stiffnet.attach(made, attention, example=torch.rand(2, 3, 32, 32))
     return shaken(made)
 
 
@@ -75,6 +75,8 @@ NETWORKS = {
     "ours, se": (lambda: resnet20("se"), "layer3.2", 8),
     "ours, constant": (lambda: resnet20("asr:se"), "layer3.2", 8),
     "small bottleneck": (small, "1", 4),
+    "timm's resnet": (timm_resnet, "layer4.1", 32),
+    "timm's resnet, se": (lambda: timm_resnet("se"), "layer4.1", 32),
     "timm's vit, attention": (timm_vit, "blocks.1", 16),
     "timm's vit, mlp": (timm_vit, "blocks.1#1", 16),
 }
@@ -93,19 +95,12 @@ def test_reduced_is_dense(build, step, size, of, dtype):
     near = CLOSE * dense.radius
     for key in ("max_real", "min_real", "radius", "real_extent", "norm"):
         assert getattr(reduced, key) == pytest.approx(getattr(dense, key), abs=near), key
-    assert (reduced.eigenvalues != 0).sum() == (np.abs(dense.eigenvalues) > near).sum()
+    nonzero = [(np.abs(found.eigenvalues) > near).sum() for found in (reduced, dense)]
+    assert nonzero[0] == nonzero[1]
+    if "blocks" not in step:  # where a flat part cuts, the zeros are exact
+        assert (reduced.eigenvalues != 0).sum() == nonzero[1]
     assert reduced.negative_share == dense.negative_share
     assert next(model.parameters()).dtype is dtype
-
-
-@pytest.mark.parametrize("attention", [None, "se"])
-def test_a_step_of_timms_resnet_is_dense_too(attention):
-    model = timm_resnet(attention).eval()
-    name = [s.name for s in stiffnet.steps(model, torch.rand(1, 3, 32, 32)) if s.identity][:1]
-    if not name:
-        pytest.skip("every step of this network changes the shape")
-    found = stiffnet.spectrum(model, name[0], torch.rand(1, 3, 32, 32), method="krylov")
-    assert found.method == "krylov"
 
 
 def test_eigenvalues_are_those_of_autograds_jacobian():

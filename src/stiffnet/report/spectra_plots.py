@@ -63,7 +63,11 @@ def real_parts_figure(spectra: Sequence[Spectrum]) -> go.Figure:
     layout = canvas(height=420)
     layout["margin"] |= {"t": 48}
     layout["xaxis"] |= {"title": {"text": "real part", "standoff": 8}}
-    layout["yaxis"] |= {"title": {"text": "eigenvalues an image", "standoff": 8}, "type": "log"}
+    layout["yaxis"] |= {
+        "title": {"text": "eigenvalues an image", "standoff": 8},
+        "type": "log",
+        "dtick": 1,
+    }
     layout["bargap"] = 0.06
     figure = go.Figure(layout=layout)
     if not len(real):
@@ -161,21 +165,33 @@ def _add_spread(
     for found in report.spectra.values():
         known = [value for each in found if (value := finite(getattr(each, key))) is not None]
         spans.append(np.quantile(known, [0, 0.5, 1]) if known else None)
-    outline = [(i, span) for i, span in enumerate(spans, start=1) if span is not None]
-    back = outline[::-1]
-    figure.add_trace(
-        spread_band(
-            [i for i, _ in outline + back],
-            [span[0] for _, span in outline] + [span[2] for _, span in back],
-            f"all images, {name}", "most", series, showlegend=False,
-        )
-    )  # fmt: skip
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for run in _runs(spans):
+        x += [*run, *run[::-1], None]
+        y += [*(spans[i - 1][0] for i in run), *(spans[i - 1][2] for i in run[::-1]), None]
+    figure.add_trace(spread_band(x, y, f"all images, {name}", "most", series, showlegend=False))
     told = [
         "not defined" if span is None
         else f"{name}: {write(span[1])} (median), {write(span[0])} to {write(span[2])}"
         for span in spans
     ]  # fmt: skip
-    y = [None if span is None else float(span[1]) for span in spans]
+    middle = [None if span is None else float(span[1]) for span in spans]
     marker = {"size": marker_size(report.steps, few=6, many=4)}
     colour = LIGHT[f"series{series}"]
-    figure.add_trace(told_line(report.steps, y, name, colour, told, marker=marker))
+    figure.add_trace(told_line(report.steps, middle, name, colour, told, marker=marker))
+
+
+def _runs(spans: Sequence[Any]) -> list[list[int]]:
+    """Return the numbers, from 1, of neighbouring entries that are there.
+
+    >>> _runs([None, "a", "b", None, "c"])
+    [[2, 3], [5]]
+    """
+    runs: list[list[int]] = [[]]
+    for i, span in enumerate(spans, start=1):
+        if span is not None:
+            runs[-1].append(i)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
