@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from observe import stripe_cases
+from observe import spectrum_cases, stripe_cases
 from report.cases import thin, view
 from report.parsed import Parsed
 from results.test_fold import FORMS, REPORT
@@ -13,10 +13,11 @@ from stiffnet.report.page import page as drawn
 
 VIEWS = [thin(view(((3, (8,)),), samples=9, labels=2, seed=i, title=f"run {i}")) for i in (0, 1)]
 STRIPES = stripe_cases.report()
+SPECTRA, ONE = spectrum_cases.report(images=3), spectrum_cases.spectrum()
 MIXED = {
-    "all": [FORMS, VIEWS[0], STRIPES, REPORT],
+    "all": [FORMS, VIEWS[0], STRIPES, REPORT, SPECTRA],
     "two and two": [VIEWS[0], STRIPES, VIEWS[1], STRIPES],
-    "two of each": [FORMS, REPORT, *VIEWS, REPORT, STRIPES, FORMS, STRIPES],
+    "two of each": [FORMS, REPORT, *VIEWS, REPORT, STRIPES, FORMS, STRIPES, SPECTRA, ONE],
     "forms alone": [FORMS],
 }
 
