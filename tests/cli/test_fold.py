@@ -180,7 +180,7 @@ BAD = {
         nothing, ["run", "--program", "run/final/weights.safetensors"], 2,
         "weights.safetensors exists already and is not a program that stiffnet wrote",
     ),
-    "a link to them": (linked, ["run", "--program", "net.pt2"], 2, "net.pt2 is there already"),
+    "a link to them": (linked, ["run", "--program", "net.pt2"], 2, "net.pt2 exists already"),
     "a file of the result": (
         nothing, ["run", "--program", "run/folded/WEIGHTS.safetensors"], 2,
         "will be a part of the folded network",
