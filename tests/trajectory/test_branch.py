@@ -224,6 +224,29 @@ def test_however_the_code_is_written(way):
     agree(jacrev(rate)(rate.input).reshape(6, 6), sign * weight)
 
 
+class Tokens(nn.Module):
+    """Turns an image into tokens, and adds to these."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4, dtype=torch.float64)
+
+    def forward(self, x):
+        tokens = x.flatten(2).transpose(1, 2)
+        return tokens + self.inner(tokens)
+
+
+def test_a_step_that_begins_at_a_transposed_value():
+    """Its input is that value, entry by entry."""
+    image = torch.arange(48, dtype=torch.float64).reshape(2, 4, 2, 3)
+    model = nn.Sequential(Tokens(), nn.Flatten())
+    [step] = steps(model, image)
+    f = branch(model, step, image)
+    agree(f.input, image.flatten(2).transpose(1, 2))
+    x = randn_like(f.input)
+    agree(f(x), model[0].inner(x))
+
+
 def test_an_addition_that_is_given_its_rate_by_other_modules():
     """As in BERT: the module that adds computes half of the rate, and not from the state."""
     model = random_normal(Encoder())

@@ -122,9 +122,12 @@ def _sources(node: Node) -> list[Node]:
 
 
 def rearranged(start: Node, way: Sequence[Node]) -> Tensor | None:
-    """Which entry of the first value each entry of the last one is; None if nobody can say."""
+    """Which entry of the first value each entry of the last one is; None if nobody can say.
+
+    How the first value itself was made is no part of the way.
+    """
     places = torch.arange(math.prod(start.shape)).reshape(start.shape)
-    for node in way:
+    for node in way[1:]:
         if node.op in PERMUTATIONS:
             if len(node.order) != places.ndim:
                 return None
