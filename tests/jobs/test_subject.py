@@ -114,3 +114,10 @@ def test_names_that_were_changed_are_remarked_on_and_kept_with_the_result(tmp_pa
             "names in the weights file were changed to fit: downsample to shortcut."
         ],
     }
+
+
+def test_a_folder_takes_no_other_attention(tmp_path):
+    """It would be left out without a word."""
+    folder = write(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="`--attention se` cannot be attached to it here"):
+        subject_of(folder).open(attention="se")

@@ -54,8 +54,14 @@ class Subject:
 
         Raises:
             UnknownNameError: If nothing has that name.
-            CheckpointError: If the weights are missing or do not fit.
+            CheckpointError: If the weights are missing or do not fit, or a folder, which has its
+                own attention, is given another.
         """
+        if attention is not None and not self.named:
+            raise CheckpointError(
+                f"{self.spec} was trained with its own attention, so `--attention {attention}` "
+                "cannot be attached to it here. Leave the option out."
+            )
         if num_classes is None and self.named and weights != PRETRAINED:
             num_classes = guess
         return open_model(
