@@ -41,7 +41,8 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Add the branch."""
-        return x + self.branch(x)
+        added: torch.Tensor = self.branch(x)
+        return x + added
 
 
 def told(found: Spectrum) -> str:

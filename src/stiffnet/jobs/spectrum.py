@@ -125,7 +125,7 @@ def spectrum(
     with watcher.progress(f"spectra of {loaded.name}", len(mine.indices) * len(chosen)) as advance:
         report = look(
             loaded.model,
-            _numbered(mine.indices, labelled),
+            _numbered([int(few[0]) for few in mine.indices], labelled),
             chosen,
             of=of,
             method=method,
@@ -171,11 +171,11 @@ def _key(
 
 
 def _numbered(
-    indices: Sequence[Sequence[int]], images: Iterator[tuple[Tensor, Tensor]]
+    numbers: Sequence[int], images: Iterator[tuple[Tensor, Tensor]]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Give each image its number in the data."""
-    for few, (image, label) in zip(indices, images, strict=True):
-        yield int(few[0]), image, label
+    for number, (image, label) in zip(numbers, images, strict=True):
+        yield number, image, label
 
 
 def _telling(watcher: Watcher) -> Callable[[str, Plan], None]:

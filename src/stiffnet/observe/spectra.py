@@ -88,8 +88,8 @@ def spectra(
         for step in steps:
             value = kept.get(step.name, number)
             if value is None:
-                told = partial(on_plan, step.name)
-                value = _found(network, step, image, of=of, method=method, cap=cap, on_plan=told)
+                tell = partial(on_plan, step.name)
+                value = _found(network, step, image, of=of, method=method, cap=cap, on_plan=tell)
                 kept.put(step.name, number, value)
             found[step.name].append(value)
             on_spectrum()

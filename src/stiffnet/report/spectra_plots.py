@@ -1,7 +1,7 @@
 """The figures on spectra; plotly draws them in a notebook too."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,6 +13,7 @@ from stiffnet.report.theme import LIGHT
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.results.spectrum import Complexes, Spectrum
 
+T = TypeVar("T")
 POINTS = 3_000  # eigenvalues in one panel; of more, a choice
 _BINS = 60
 _RIM = 96  # corners of the disc
@@ -168,8 +169,9 @@ def _add_spread(
     x: list[float | None] = []
     y: list[float | None] = []
     for run in _runs(spans):
-        x += [*run, *run[::-1], None]
-        y += [*(spans[i - 1][0] for i in run), *(spans[i - 1][2] for i in run[::-1]), None]
+        back = run[::-1]
+        x += [*(i for i, _ in run), *(i for i, _ in back), None]
+        y += [*(span[0] for _, span in run), *(span[2] for _, span in back), None]
     figure.add_trace(spread_band(x, y, f"all images, {name}", "most", series, showlegend=False))
     told = [
         "not defined" if span is None
@@ -182,16 +184,16 @@ def _add_spread(
     figure.add_trace(told_line(report.steps, middle, name, colour, told, marker=marker))
 
 
-def _runs(spans: Sequence[Any]) -> list[list[int]]:
-    """Return the numbers, from 1, of neighbouring entries that are there.
+def _runs(spans: Sequence[T | None]) -> list[list[tuple[int, T]]]:
+    """Return neighbouring entries that are there, each with its number from 1.
 
     >>> _runs([None, "a", "b", None, "c"])
-    [[2, 3], [5]]
+    [[(2, 'a'), (3, 'b')], [(5, 'c')]]
     """
-    runs: list[list[int]] = [[]]
+    runs: list[list[tuple[int, T]]] = [[]]
     for i, span in enumerate(spans, start=1):
         if span is not None:
-            runs[-1].append(i)
+            runs[-1].append((i, span))
         elif runs[-1]:
             runs.append([])
     return [run for run in runs if run]
