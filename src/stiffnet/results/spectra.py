@@ -72,7 +72,7 @@ class SpectrumReport(Record):
         """
         if any(image.label is None for image in self.images):
             raise StepError("The data had no labels. Give labelled images to group by label.")
-        rows = self._grouped("label", sorted({image.label for image in self.images}))  # type: ignore[type-var]
+        rows = self._grouped("label", sorted({int(image.label or 0) for image in self.images}))
         names = self.classes
         rows.insert(1, "name", [names[i] if i < len(names) else str(i) for i in rows["label"]])
         return rows
@@ -80,7 +80,7 @@ class SpectrumReport(Record):
     def _grouped(self, by: str, order: Sequence[Any]) -> pd.DataFrame:
         groups = self.to_frame().groupby(by, sort=False)
         table = groups[list(FIGURES)].agg(["mean", "std"])
-        table.columns = [f"{name}_{what}" for name, what in table.columns]
+        table.columns = pd.Index(["_".join(names) for names in table.columns])
         table.insert(0, "images", groups["image"].nunique())
         table.insert(1, "defined", groups["stiffness_index"].count())
         return table.loc[list(order)].reset_index()

@@ -95,8 +95,9 @@ class Traced:
 
     @property
     def value(self) -> Tensor:
-        """F at the x that was given."""
-        return self._values[self._output]
+        """What the function gives at the x that was given."""
+        given: Tensor = self._values[self._output]
+        return given
 
     def cut(self) -> Cut:
         """Return the smallest cut; an empty one where f does not depend on x."""
@@ -116,7 +117,7 @@ class Traced:
             slope = self._slope(end)
             if not bool(((slope == 0) | (slope == 1)).all()):
                 return None, self
-            kept, end = kept & (slope == 1).flatten(), end.args[0]  # type: ignore[assignment]
+            kept, end = kept & (slope == 1).flatten(), end.args[0]
         if _name(end).rstrip("_") != "add" or end.kwargs.get("alpha", 1) != 1:
             return None, self
         rest = [node for node in end.args if not self._hands_on(node)]
@@ -193,9 +194,11 @@ class Traced:
         rest = fx.map_arg(node.args[1:], self._values.__getitem__)
 
         def act(x: Tensor) -> Tensor:
-            return node.target(x, *rest, **node.kwargs)  # type: ignore[operator]
+            made: Tensor = node.target(x, *rest, **node.kwargs)  # type: ignore[operator]
+            return made
 
-        return torch.func.jvp(act, (inputs,), (torch.ones_like(inputs),))[1]
+        slope: Tensor = torch.func.jvp(act, (inputs,), (torch.ones_like(inputs),))[1]
+        return slope
 
     def _smallest(self) -> list[tuple[fx.Node, Tensor]]:
         """The values of a smallest cut, with their counting coordinates."""
@@ -221,7 +224,7 @@ class Traced:
             (np.array(capacities, dtype=np.int32), (rows, columns)), shape=(sink + 1, sink + 1)
         )
         flow = maximum_flow(capacity, source, sink).flow
-        left = capacity - flow
+        left: Any = capacity - flow
         left.data[left.data < 0] = 0
         left.eliminate_zeros()
         reached = set(breadth_first_order(left, source, return_predecessors=False).tolist())

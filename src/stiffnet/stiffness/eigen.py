@@ -9,6 +9,7 @@ rounding where zeros are defective.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -87,12 +88,14 @@ def eigenvalues(matrix: Floats) -> Complexes:
     return found
 
 
-def _pivoted(matrix: Floats) -> tuple[Floats, Floats, NDArray[np.intp]]:
+def _pivoted(matrix: Floats) -> tuple[Floats, Floats, NDArray[Any]]:
+    q: Any
+    r: Any
     q, r, order = scipy.linalg.qr(matrix, pivoting=True, mode="economic", check_finite=False)
     return q, r, order
 
 
-def _rank(factors: tuple[Floats, Floats, NDArray[np.intp]]) -> int:
+def _rank(factors: tuple[Floats, Floats, NDArray[Any]]) -> int:
     sizes = np.abs(np.diag(factors[1]))
     return int((sizes > len(sizes) * np.finfo(np.float64).eps * sizes[0]).sum()) if sizes[0] else 0
 
@@ -127,7 +130,7 @@ def extremes(apply: Map, size: int) -> Extremes:
     return Extremes(np.array(found), residual / max(map(abs, found)), products)
 
 
-def _arnoldi(operator: LinearOperator, end: str, start: Floats) -> tuple[Complexes, Complexes]:
+def _arnoldi(operator: LinearOperator, end: Any, start: Floats) -> tuple[Complexes, Complexes]:
     try:
         values, vectors = eigs(
             operator, k=2, which=end, v0=start, ncv=SPACE, tol=ARNOLDI, maxiter=RESTARTS
@@ -158,12 +161,18 @@ def largest_singular_values(
     operator = LinearOperator(
         (rows, size), matvec=_times(apply), rmatvec=_times(adjoint), dtype=np.float64
     )
-    options = {"k": count, "return_singular_vectors": False, "tol": ARNOLDI, "rng": start}
+    options: dict[str, Any] = {
+        "k": count,
+        "return_singular_vectors": False,
+        "tol": ARNOLDI,
+        "rng": start,
+    }
     try:
         values = svds(operator, **options)
     except ArpackError:  # as of an identity, where the first vector is all there is
         values = svds(operator, solver="lobpcg", **options)
-    return np.sort(values)[::-1]
+    found: Floats = np.sort(values)[::-1].astype(np.float64)
+    return found
 
 
 def _times(apply: Map) -> Callable[[Floats], Floats]:

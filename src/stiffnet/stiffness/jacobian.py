@@ -38,14 +38,15 @@ class Jacobian:
 
         def along(vector: Tensor) -> Tensor:
             point, direction = (self._x,), (vector.view(self._x.shape),)
-            return torch.func.jvp(self._function, point, direction)[1].flatten()
+            image: Tensor = torch.func.jvp(self._function, point, direction)[1]
+            return image.flatten()
 
         return self._batched(along, vectors)
 
     def adjoint(self, vectors: Tensor) -> Tensor:
         """Map rows of vectors of the outputs' space back, by the transposed matrix."""
         if self._backward is None:
-            _, self._backward = torch.func.vjp(self._function, self._x)
+            self._backward = torch.func.vjp(self._function, self._x)[1]
         backward = self._backward
 
         def along(vector: Tensor) -> Tensor:

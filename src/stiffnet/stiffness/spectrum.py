@@ -288,7 +288,8 @@ def _condition(right: Complexes, left: Complexes) -> float | None:
 def _complex(apply: Map, vector: Complexes) -> Complexes:
     parts = torch.from_numpy(np.stack([vector.real, vector.imag]))
     real, imaginary = apply(parts).numpy()
-    return real + 1j * imaginary
+    whole: Complexes = real + 1j * imaginary
+    return whole
 
 
 def _norm(jacobian: Jacobian) -> float | None:
