@@ -263,6 +263,46 @@ def test_an_addition_that_is_given_its_rate_by_other_modules():
         derivatives_agree(f)
 
 
+def both(block, x):
+    return x + block.other(x).tanh() + 0.5 * block.inner(x)
+
+
+def test_rates_that_are_added_to_one_value_in_turn_are_functions_of_that_value():
+    model = nn.Sequential(Written(both))
+    block = model[0]
+    first, second = steps(model, X)
+    x = randn_like(X)
+    for step, of, expected in (
+        (first, "rate", block.other(x).tanh()),
+        (second, "rate", block.inner(x)),
+        (second, "sum", block(x)),
+    ):
+        f = branch(model, step, X, of=of)
+        assert torch.equal(f.input, X)
+        agree(f(x), expected)
+
+
+class Counting(Written):
+    """Counts its calls in a buffer, as norms do in training."""
+
+    def __init__(self):
+        super().__init__(alpha)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x)
+
+
+def test_a_block_may_write_into_its_buffers():
+    model = nn.Sequential(Counting())
+    [step] = steps(model, X)
+    f = branch(model, step, X[:1])
+    agree(jacrev(f)(f.input).reshape(6, 6), model[0].inner.weight)
+    derivatives_agree(f)
+    assert model[0].calls == 0
+
+
 class Shared(nn.Module):
     """One block in three places."""
 

@@ -61,10 +61,12 @@ class Branch:
 def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Branch:
     """Return one step of a network as a function of its input, everything else of the pass held.
 
-    The function can be differentiated, by `torch.func` (`jvp`, `vjp`, `jacrev`, `vmap`) too. It
-    runs the network's own code in evaluation mode, and leaves the network as it was. Its input
-    and what it gives are laid out alike, as the operands of the step's addition are, unless the
-    shortcut is a projection: then the input is what shortcut and rate were both made of.
+    The function can be differentiated, by `torch.func` (`jvp`, `vjp`, `jacrev`, `vmap`) too, with
+    what the network's code detaches as a constant. It runs that code in evaluation mode, and leaves
+    the network as it was. Its input and what it gives are laid out alike, as the operands of the
+    step's addition are, unless the shortcut is a projection: then the input is what shortcut and
+    rate were both made of. Where code adds several rates of one value to it, x + a(x) + b(x), that
+    value is the input of each, and the second sum has the first rate in it.
 
     Args:
         model: The network; compiled, data-parallel and Fabric wrappers are looked through.
@@ -123,7 +125,9 @@ class _Function:
     def __call__(self, x: Tensor) -> Tensor:
         if self.order is not None:
             x = x.reshape(-1)[self.order.reshape(-1).argsort()].reshape(self.shape)
-        with borrowed(self.network.get_submodule(self.memory.path)), _mathematical():
+        module = self.network.get_submodule(self.memory.path)
+        with borrowed(module), _mathematical():
+            _lend_buffers(module)
             return Replay(self.network, self.plan, self.memory).run(x)
 
     def checked(self, memory: Memory, recorded: Replay) -> Tensor:
@@ -132,6 +136,18 @@ class _Function:
             replay = Replay(self.network, self.plan, memory)
             with NothingElseReads(replay, recorded):
                 return replay.run(recorded.input)
+
+
+def _lend_buffers(model: nn.Module) -> None:
+    """Let code write into copies of its buffers, which `borrowed` takes out again.
+
+    `torch.func` refuses what is written into a tensor that it did not make: a counter of calls.
+    """
+    copies: dict[int, Tensor] = {}
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and not isinstance(module, torch.jit.ScriptModule):
+                module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
 
 
 def _smallest(function: _Function, recorded: Replay, output: Tensor, step: Step) -> Memory:

@@ -13,6 +13,7 @@ from stiffnet.errors import StepError
 from stiffnet.nested import mapped, tensors_in
 from stiffnet.trajectory.addresses import Address, Call
 from stiffnet.trajectory.functions import name_of, operands_of
+from stiffnet.trajectory.memory import memory_of, reached
 from stiffnet.trajectory.recorder import Numbered, Place, scale_of
 
 
@@ -214,20 +215,6 @@ class NothingElseReads(TorchDispatchMode):
 
 def _overlap(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors have a number in common."""
-    if one is other:
-        return True
-    if one.layout is not torch.strided or other.layout is not torch.strided or one.is_meta:
-        return False
-    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr() or not one.numel():
-        return False
-    if one.element_size() != other.element_size():
-        return True
-    with torch.utils._python_dispatch._disable_current_modes():
-        size = one.untyped_storage().nbytes() // one.element_size()
-        taken = torch.zeros(size, dtype=torch.bool)
-        for tensor in (one, other):
-            places = taken.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-            if bool(places.any()):
-                return True
-            places.fill_(True)
-    return False
+    memory = memory_of(one)
+    shared = memory is not None and memory == memory_of(other)
+    return one is other or (shared and bool(reached(one, one, [other])))
