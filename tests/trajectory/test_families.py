@@ -81,7 +81,10 @@ FILES = {f.module for f in TIMM + SLOW_TIMM}
 def test_every_file_of_timm_is_accounted_for():
     lists = (FILES, set(WITHOUT_STEPS), set(NOT_FOUND))
     listed = set().union(*lists)
-    known = set(_registry._module_to_models) - {"own_models", "tiny"}  # ours, and that of `tests/earlier`
+    known = set(_registry._module_to_models) - {
+        "own_models",
+        "tiny",
+    }  # ours, and that of `tests/earlier`
     assert sum(map(len, lists)) == len(listed)
     if Version(timm.__version__) > Version(TIMM_VERSION):
         assert listed <= known, "timm has lost files"
