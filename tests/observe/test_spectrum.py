@@ -76,7 +76,9 @@ NETWORKS = {
     "ours, constant": (lambda: resnet20("asr:se"), "layer3.2", 8),
     "small bottleneck": (small, "1", 4),
     "timm's resnet": (timm_resnet, "layer4.1", 32),
-    "timm's resnet, se": (lambda: timm_resnet("se"), "layer4.1", 32),
+    "timm's resnet, se": pytest.param(
+        lambda: timm_resnet("se"), "layer4.1", 32, marks=pytest.mark.slow
+    ),
     "timm's vit, attention": (timm_vit, "blocks.1", 16),
     "timm's vit, mlp": (timm_vit, "blocks.1#1", 16),
 }
