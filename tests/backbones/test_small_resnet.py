@@ -27,6 +27,7 @@ JACOBIAN_ELEMENTS = {
 MILLIONS = {  # with 10 classes, of the public CIFAR-10 networks with this stem
     "resnet18_small": 11.174, "resnet34_small": 21.282, "resnet50_small": 23.521,
 }  # fmt: skip
+FULL = [name for name in VARIANTS if not name.endswith("_025")]
 LARGE_STEM, SMALL_STEM = 7 * 7 * 3 * 64, 3 * 3 * 3 * 64
 
 
@@ -56,12 +57,12 @@ def test_the_jacobians_have_the_printed_number_of_elements(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_stem_leaves_64_maps_of_16_by_16(name):
+def test_the_stem_leaves_its_maps_of_16_by_16(name):
     model = on_meta(name)
     seen = []
     model.maxpool.register_forward_hook(lambda m, args, out: seen.append(out.shape[1:]))
     model(torch.empty(1, 3, 32, 32, device="meta"))
-    assert seen == [(64, 16, 16)]
+    assert seen == [(16 if name.endswith("_025") else 64, 16, 16)]
 
 
 @pytest.mark.parametrize(("name", "first"), [("resnet18_small", 64), ("resnet50_small", 256)])
@@ -74,7 +75,7 @@ def test_there_is_a_step_a_block_in_four_stages(name, first):
     assert [step.shape for step in found] == [shapes[step.stage] for step in found]
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", FULL)
 def test_parameters_are_torchvisions_but_for_the_stem_and_the_classes(name):
     model = on_meta(name)
     published = torchvision.models.get_model_weights(name.removesuffix("_small")).DEFAULT.meta
@@ -84,7 +85,7 @@ def test_parameters_are_torchvisions_but_for_the_stem_and_the_classes(name):
     assert round(count / 1e6, 3) == MILLIONS[name]
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", FULL)
 def test_keys_and_shapes_are_torchvisions_but_for_the_stem(name):
     with torch.device("meta"):
         theirs = torchvisions(name, num_classes=10).state_dict()
@@ -92,6 +93,17 @@ def test_keys_and_shapes_are_torchvisions_but_for_the_stem(name):
     assert ours.keys() == theirs.keys()
     different = [key for key in ours if ours[key].shape != theirs[key].shape]
     assert different == ["conv1.weight"]
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_quarter_of_the_width_is_a_quarter_of_every_channel(name):
+    whole, quarter = on_meta(name).state_dict(), on_meta(f"{name}_025").state_dict()
+    assert whole.keys() == quarter.keys()
+    kept = {"conv1.weight": [1], "fc.weight": [0], "fc.bias": [0]}  # colours and classes
+    for key, values in whole.items():
+        narrow = [axis for axis in range(2) if axis not in kept.get(key, [])]
+        expected = [n // 4 if axis in narrow else n for axis, n in enumerate(values.shape)]
+        assert list(quarter[key].shape) == expected, key
 
 
 @pytest.mark.parametrize("name", ["resnet18_small", "resnet50_small"])
