@@ -2,7 +2,7 @@
 
     python benchmarks/spectrum.py               # about an hour on two cores
     python benchmarks/spectrum.py --only ratio  # the first part alone; also: exact, ends
-    python benchmarks/spectrum.py --large       # adds the largest blocks; some hours, 8 GB
+    python benchmarks/spectrum.py --large       # adds the first bottleneck, exactly
 
 Prints a ratio of two things done in this one run, because an absolute time says little about
 another machine, and then the time and the peak memory of each spectrum. Exits with 1 if the ratio
@@ -108,20 +108,20 @@ def exact(*stages: str) -> None:
 
 
 def ends() -> None:
-    """Print the extremes of every block, by `krylov`."""
+    """Print the extremes of every block, by `krylov`, also where n = 262,144."""
     model, image, steps = network()
     for step in steps:
         print(told(stiffnet.spectrum(model, step, image, method="krylov")), flush=True)
-    print()
+    wide = torch.rand(1, 3, 64, 64)  # twice as wide and high: 256 maps of 32 × 32
+    first = next(step for step in steps if step.identity)
+    print(told(stiffnet.spectrum(model, first.name, wide, method="krylov")), "\n", flush=True)
 
 
 def large() -> None:
-    """Print the first bottleneck whose shape stays, exactly, and n = 262,144 by `krylov`."""
+    """Print the first bottleneck whose shape stays, exactly."""
     model, image, steps = network()
     first = next(step for step in steps if step.identity)
     print(told(stiffnet.spectrum(model, first, image, method="reduced", cap=CAP)), flush=True)
-    wide = torch.rand(1, 3, 64, 64)  # twice as wide and high: 256 maps of 32 × 32
-    print(told(stiffnet.spectrum(model, first.name, wide, method="krylov")))
 
 
 def main() -> int:
