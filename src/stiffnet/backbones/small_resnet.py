@@ -26,7 +26,12 @@ VARIANTS = {
 
 
 def small_resnet(
-    block: type[nn.Module], layers: tuple[int, ...], width: int, *, in_chans: int = 3, **options: Any
+    block: type[nn.Module],
+    layers: tuple[int, ...],
+    width: int,
+    *,
+    in_chans: int = 3,
+    **options: Any,
 ) -> ResNet:
     """Build timm's network and exchange its first convolution.
 

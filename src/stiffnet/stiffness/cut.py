@@ -24,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import NonFiniteError, StepError
 from stiffnet.stiffness.jacobian import prepare_forward_mode
+from stiffnet.words import first_line
 
 Function = Callable[..., Any]
 
@@ -32,7 +33,7 @@ _POINTWISE = {
     "relu", "hardtanh", "clamp", "clamp_min", "clamp_max", "hardswish", "hardsigmoid",
     "leaky_relu", "elu", "gelu", "silu", "mish", "sigmoid", "tanh", "softplus", "threshold",
 }  # fmt: skip
-_COPIES = {"clone", "alias", "detach", "contiguous", "lift_fresh_copy", "view", "_unsafe_view"}
+_COPIES = {"clone", "alias", "contiguous", "lift_fresh_copy", "view", "_unsafe_view"}
 _UNBOUNDED = 2**31 - 1  # as a capacity: maximum_flow counts in int32
 
 
@@ -57,6 +58,8 @@ class Cut:
 class Traced:
     """The operations that compute f(x) from x, with everything that does not depend on x known.
 
+    What is detached from gradients still depends on x: derivatives are those of the values.
+
     Args:
         function: f, of one tensor; what it draws, its modes and what it writes are not its own
             business here: it must give the same values each time.
@@ -75,10 +78,9 @@ class Traced:
                 pure = torch.func.functionalize(function, remove="mutations")
                 graph = make_fx(pure, tracing_mode="real")(self.x)
             except Exception as error:
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise StepError(
-                    f"The operations of the step cannot be followed: {reason} "
-                    "Use `method='krylov'`."
+                    f"The operations of the step cannot be followed: {first_line(error)}. Choose "
+                    "another step."
                 ) from error
         graph.graph.eliminate_dead_code()
         self._values = _run(graph, self.x)
@@ -113,7 +115,7 @@ class Traced:
             sum (all, where there is none), and r; None and f itself where f has no such end.
         """
         kept, end = torch.ones(self.value.numel(), dtype=torch.bool), self._output
-        while _name(end).rstrip("_") in _POINTWISE and end.args[0] in self._nodes:
+        while self._is_activation(end):
             slope = self._slope(end)
             if not bool(((slope == 0) | (slope == 1)).all()):
                 return None, self
@@ -122,6 +124,8 @@ class Traced:
             return None, self
         rest = [node for node in end.args if not self._hands_on(node)]
         if len(rest) != 1 or not isinstance(rest[0], fx.Node):
+            return None, self
+        if self._values[rest[0]].shape != self.value.shape:  # it is spread over the state
             return None, self
         return kept, self._ending(rest[0])
 
@@ -182,19 +186,21 @@ class Traced:
         value = self._values[node]
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return None
-        base = _name(node).rstrip("_")
-        whole = torch.ones_like(value, dtype=torch.bool).flatten()
-        if base not in _POINTWISE or node.args[0] not in self._nodes:
-            return whole
+        if not self._is_activation(node):
+            return torch.ones_like(value, dtype=torch.bool).flatten()
         return (self._slope(node) != 0).flatten()
+
+    def _is_activation(self, node: fx.Node) -> bool:
+        """Whether a value is an activation of one that depends on x, and of nothing else."""
+        known = _name(node).rstrip("_") in _POINTWISE
+        return known and node.all_input_nodes == [node.args[0]] and node.args[0] in self._nodes
 
     def _slope(self, node: fx.Node) -> Tensor:
         """The derivative of an activation at each of its inputs."""
         inputs = self._values[node.args[0]]  # type: ignore[index]
-        rest = fx.map_arg(node.args[1:], self._values.__getitem__)
 
         def act(x: Tensor) -> Tensor:
-            made: Tensor = node.target(x, *rest, **node.kwargs)  # type: ignore[operator]
+            made: Tensor = node.target(x, *node.args[1:], **node.kwargs)  # type: ignore[operator]
             return made
 
         slope: Tensor = torch.func.jvp(act, (inputs,), (torch.ones_like(inputs),))[1]
@@ -245,7 +251,8 @@ class Traced:
 
         def inner(x: Tensor) -> Tensor:
             found = self._follow({self._input: x}, nodes)
-            return torch.cat([v.flatten()[p] for v, p in zip(found, places, strict=True)])
+            parts = [v.flatten()[p] for v, p in zip(found, places, strict=True)]
+            return torch.cat([x.flatten()[:0], *parts])
 
         def outer(z: Tensor) -> Tensor:
             given = {}
@@ -254,7 +261,7 @@ class Traced:
                 given[node] = whole.view(self._values[node].shape)
             return self._follow(given, [self._output])[0].flatten()
 
-        at = torch.cat([value[place] for value, place in zip(flat, places, strict=True)])
+        at = inner(self.x)
         names = " and ".join(_name(node) for node in nodes) or "nothing"
         return Cut(inner, outer, at, names, sum(sizes), sum(map(len, flat)))
 
@@ -277,6 +284,8 @@ def _name(node: fx.Node) -> str:
     """Say which operation made a value."""
     if node.op == "placeholder":
         return "the input"
+    if node.op != "call_function":
+        return "a constant"
     if node.target.__name__ == "getitem":  # type: ignore[union-attr]
         return _name(node.args[0])  # type: ignore[arg-type]
     return str(node.target).removeprefix("aten.").split(".")[0]

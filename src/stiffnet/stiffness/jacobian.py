@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stiffnet.errors import StepError
+from stiffnet.words import first_line
 
 
 class Jacobian:
@@ -60,10 +61,9 @@ class Jacobian:
                 return along(vectors[0]).detach()[None]
             return torch.func.vmap(along)(vectors).detach()
         except (NotImplementedError, RuntimeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise StepError(
-                f"The step cannot be differentiated: {reason} Choose another step, or write its "
-                "operation in others that torch can differentiate."
+                f"The step cannot be differentiated: {first_line(error)}. Choose another step, or "
+                "write its operation in others that torch can differentiate."
             ) from error
 
 

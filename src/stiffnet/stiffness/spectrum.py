@@ -36,7 +36,6 @@ METHODS: tuple[str, ...] = get_args(Method)
 
 TOLERANCE = 1e-9  # a real part up to this share of the largest |λ| is zero: float64, with room
 CAP = 8 << 30  # bytes that matrices may take
-EIGEN_FLOPS = 25.0  # times k³: reduction to Hessenberg form and QR iterations
 
 
 @dataclass(frozen=True)
@@ -315,7 +314,9 @@ def _refuse_large(plan: Plan, cap: int, advice: str) -> None:
 
 def _seconds(apply: Map, size: int) -> float:
     """Estimate the time from one product and the eigenvalues of a small matrix."""
-    few = torch.zeros(min(16, max(size, 1)), size, dtype=torch.float64)
+    if not size:
+        return 0.0
+    few = torch.zeros(min(16, size), size, dtype=torch.float64)
     start = time.perf_counter()
     apply(few)
     products = (time.perf_counter() - start) / len(few) * size
