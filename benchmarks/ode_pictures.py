@@ -15,6 +15,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -98,16 +99,13 @@ def theorem2_picture(record: Theorem2Check) -> Figure:
 
 def steps_picture(
     records: Sequence[tuple[str, AdaptiveSteps]],
-    network: tuple[Floats, Floats] | None = None,
-    *,
-    network_title: str = "A network: the step size that attention chooses",
+    network: pd.DataFrame | None = None,
 ) -> Figure:
     """The steps of RKF45 in time and against SI, and below them those of a network against NSI.
 
     Args:
         records: What RKF45 did, with a name each; the first one is also shown in time.
-        network: NSI and step size (the attention's value) of many steps and inputs, if there are.
-        network_title: Title of the network's panel.
+        network: One row a run, step and image, with NSI and the step size that attention chose.
     """
     figure, panels = _panels(2 + (network is not None), height=3.9)
     name, shown = records[0]
@@ -126,8 +124,12 @@ def steps_picture(
     panels[1].set_ylim(top=30)
     panels[1].legend(loc="upper right", fontsize=11)
     if network is not None:
-        _cloud(panels[2], *network, SERIES[0], "")
-        panels[2].set(title=network_title, xlabel="NSI", ylabel="step size")
+        for (run, rows), colour in zip(network.groupby("run", sort=False), SERIES, strict=False):
+            nsi, sizes = (rows[column].to_numpy(float) for column in ("nsi", "step_size"))
+            _cloud(panels[2], nsi, sizes, colour, str(run))
+        title = "Networks: the step size that attention chooses"
+        panels[2].set(title=title, xlabel="NSI", ylabel="step size")
+        panels[2].legend(loc="lower left", fontsize=11)
     return figure
 
 
@@ -189,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("records", type=Path, help="what benchmarks/ode.py kept")
     parser.add_argument("pictures", type=Path, help="folder for the pictures")
+    parser.add_argument("--step-sizes", type=Path, help="what benchmarks/step_sizes.py wrote")
     args = parser.parse_args()
 
     def adaptive(name: str) -> AdaptiveSteps:
@@ -203,7 +206,8 @@ def main() -> None:
                 ("Van der Pol, ε = 0.001", adaptive("vanderpol")),
                 ("three bodies", adaptive("threebody")),
                 ("Robertson, to t = 10", adaptive("robertson")),
-            ]
+            ],
+            None if args.step_sizes is None else pd.read_csv(args.step_sizes),
         ),
         "encounters": lambda: encounters_picture(
             {d: Encounters.load(args.records / f"encounters-{d:g}.json") for d in durations}
