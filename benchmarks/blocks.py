@@ -231,7 +231,8 @@ def claim_table(blocks: pd.DataFrame, found: pd.DataFrame) -> str:
                 rows = last[(last["figure"] == figure) & (last["target"] == target)]
                 values = rows["pearson"].to_numpy(float)
                 clear = rows["pearson_holm"].to_numpy(float) <= SMALL
-                told = ", ".join(f"{v:+.2f}{'*' * c}" for v, c in zip(values, clear, strict=True))
+                stars = np.where(clear, "*", "")
+                told = ", ".join(f"{v:+.2f}{c}" for v, c in zip(values, stars, strict=True))
                 text = f"{target} {kind} with {symbol} of the last block".replace("|", "\\|")
                 judged = verdict([*(clear & ((values > 0) == (target == "loss")))])
                 told = told.replace("-", "−") or "not defined"
