@@ -129,7 +129,10 @@ def steps_picture(
             _cloud(panels[2], nsi, sizes, colour, str(run))
         title = "Networks: the step size that attention chooses"
         panels[2].set(title=title, xlabel="NSI", ylabel="step size")
-        panels[2].legend(loc="lower left", fontsize=11)
+        panels[2].set_yscale("linear")
+        panels[2].xaxis.set_major_formatter("{x:g}")
+        panels[2].xaxis.set_minor_formatter("")
+        panels[2].legend(loc="upper left", fontsize=11)
     return figure
 
 
