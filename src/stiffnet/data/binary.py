@@ -11,13 +11,9 @@ from stiffnet.errors import DataError
 def records(path: Path, size: int, hint: str) -> npt.NDArray[np.uint8]:
     """Map a file of records of `size` bytes, as an array of shape (record, byte).
 
-    Args:
-        path: The file; it is not written to.
-        size: Bytes in each record.
-        hint: Sentence on what the folder should hold, if the file is not there.
-
     Raises:
-        DataError: If the file is missing, unreadable, empty, or cut short.
+        DataError: If the file is missing (`hint` then says what the folder should hold), cannot be
+            read, is empty or is cut short.
     """
     if not path.is_file():
         raise DataError(f"{path} is not there. {hint}")

@@ -3,8 +3,7 @@
 import numpy as np
 
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known
 
 TEST_EVERY = 5  # every fifth sample of each class is for testing
 
@@ -21,8 +20,8 @@ def digits(split: str | None = None) -> ImageSet:
     """
     from sklearn.datasets import load_digits
 
-    if split not in (None, "train", "test"):
-        raise UnknownNameError(unknown("split of digits", str(split), ("train", "test")))
+    if split is not None:
+        check_known("split of digits", split, ("train", "test"))
     bunch = load_digits()
     labels = bunch.target.astype(np.int64)
     place = np.empty_like(labels)  # of a sample among those of its class

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stiffnet.data.archive import extract
-from stiffnet.errors import CorruptFileError, DataError, StorageError, UnknownNameError
+from stiffnet.errors import CorruptFileError, DataError, StorageError
 from stiffnet.files import MARK, check_writable
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known
 
 CHUNK = 1 << 20
 SILENCE = 60  # seconds without a byte, after which the connection counts as dead
@@ -117,7 +117,8 @@ def download(
         CorruptFileError: If something else came than the data set.
         StorageError: If it cannot be written.
     """
-    source = _source(name)
+    check_known("data set to fetch", name, SOURCES)
+    source = SOURCES[name]
     target = Path(folder) / source.folder
     if _complete(target, source):
         return target
@@ -144,39 +145,11 @@ def download(
     return target
 
 
-def fetch_archive(
-    name: str,
-    folder: str | os.PathLike[str],
-    *,
-    on_bytes: Callable[[int], None] = lambda count: None,
-    opener: Opener | None = None,
-) -> Path:
-    """Fetch a data set's archive, unless it is there; its file appears when its SHA-256 is right.
-
-    Arguments and errors are those of `download`. Another file in its place stays.
-    """
-    source = _source(name)
-    target = Path(folder) / source.file
-    if _is_archive(target, source):
-        return target
-    if os.path.lexists(target):
-        raise StorageError(
-            f"{target} is not the archive of {name}, so it was left alone. Move it away, or choose "
-            "another folder."
-        )
-    part = _verified(name, folder, on_bytes, opener or https_only)
-    try:
-        os.replace(part, target)
-    except OSError as error:
-        raise _not_written(target, error) from error
-    return target
-
-
 def _verified(
     name: str, folder: str | os.PathLike[str], on_bytes: Callable[[int], None], opener: Opener
 ) -> Path:
     """Bring the archive to a file whose name is ours alone, and see that it is the one wanted."""
-    source = _source(name)
+    source = SOURCES[name]
     check_writable(folder)
     part = Path(folder) / f"{MARK}{source.file}.part"
     try:
@@ -235,12 +208,6 @@ def _refuse_other(url: str) -> None:
         raise DataError(
             f"{url} is not an https address, so it was not opened. Download it yourself."
         )
-
-
-def _source(name: str) -> Source:
-    if name not in SOURCES:
-        raise UnknownNameError(unknown("data set to fetch", name, SOURCES))
-    return SOURCES[name]
 
 
 def _complete(folder: Path, source: Source) -> bool:

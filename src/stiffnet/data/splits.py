@@ -50,11 +50,8 @@ def split_folder(root: str | Path, names: Sequence[str]) -> Path:
 def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
     """Return the test images with labels that count through `classes`: names are what is matched.
 
-    Args:
-        test: Images of any order of classes.
-        classes: Names that the network was, or will be, trained with.
-        here: What holds `classes`, for the message.
-        there: What holds `test`, for the message.
+    `classes` are those that the network was, or will be, trained with. The message says that `here`
+    holds them, and `there` the test images.
 
     Raises:
         DataError: If a class is in one of them only; it names all such classes, of both.
@@ -63,7 +60,7 @@ def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
     extra = [name for name in test.classes if name not in set(classes)]
     if missing or extra:
         only = [
-            f"only {place} has {_listed(names)}"
+            f"only {place} has {few(map(repr, names), SHOWN)}"
             for place, names in ((here, missing), (there, extra))
             if names
         ]
@@ -75,12 +72,3 @@ def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
     number = {name: label for label, name in enumerate(classes)}
     mapped = np.array([number[name] for name in test.classes], dtype=np.int64)
     return replace(test, labels=mapped[test.labels], classes=tuple(classes))
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Name a few.
-
-    >>> _listed(["cat", "dog"]), _listed(list("abcdefg"))
-    ("'cat', 'dog'", "'a', 'b', 'c', 'd', 'e' and 2 more")
-    """
-    return few(map(repr, names), SHOWN)

@@ -6,8 +6,8 @@ import numpy as np
 
 from stiffnet.data.binary import class_names, folder_of, records
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import DataError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import DataError
+from stiffnet.registry import check_known
 
 SIDE = 96
 SPLITS = ("train", "test")
@@ -28,8 +28,7 @@ def stl10(folder: str | Path, split: str = "test") -> ImageSet:
         DataError: If a file is missing or cut short, or holds a label beyond 1 to 10.
         UnknownNameError: If `split` is something else.
     """
-    if split not in SPLITS:
-        raise UnknownNameError(unknown("split of STL-10", split, SPLITS))
+    check_known("split of STL-10", split, SPLITS)
     root = folder_of(folder, "stl10_binary")
     hint = (
         "`stl10:DIR` takes the folder with the official binary files, train_X.bin, train_y.bin, "

@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, Preparation, part_of
-from stiffnet.data.order import epoch_batches, share
+from stiffnet.data.images import ImageSet, Preparation
+from stiffnet.data.order import epoch_batches, part_of, share
 from stiffnet.errors import NonFiniteError
 from stiffnet.train.average import Average
 from stiffnet.train.noise import set_step

@@ -13,7 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from stiffnet.data.images import part_of
+from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
 from stiffnet.network.stem import stem_warning
