@@ -49,10 +49,9 @@ def atomic_write_all(files: Mapping[str | os.PathLike[str], bytes | str]) -> lis
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """See that a folder can be written to, or made, before long work that ends there.
+    """Raise a StorageError if a folder can be neither written to nor made; nothing is made.
 
-    Raises:
-        StorageError: If it cannot; nothing is made in either case.
+    It is asked before long work that ends there.
     """
     try:
         folder = Path(path).absolute()

@@ -106,11 +106,7 @@ class DIA(Attention):
         return held
 
     def __prepare_scriptable__(self) -> Self:
-        """Refuse to be scripted with other steps: modules of a script share no memory.
-
-        Raises:
-            StepError: If the stage has several steps.
-        """
+        """Refuse to be scripted with other steps: modules of a script share no memory."""
         if self.steps > 1:
             raise StepError(
                 f"The {self.steps} steps of a DIA stage share a memory, which `torch.jit.script` "

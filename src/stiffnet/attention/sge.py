@@ -46,11 +46,7 @@ class SGE(Attention):
 
     @property
     def descriptor_shape(self) -> tuple[int, ...]:
-        """None that a constant could have: the descriptor is a map.
-
-        Raises:
-            StepError: Always.
-        """
+        """None that a constant could have: the descriptor is a map."""
         raise StepError(
             "SGE's descriptor has the size of the map it was read off, so no constant stands "
             "for it; choose a module with one step size per channel, such as 'se'."

@@ -38,11 +38,7 @@ def folder_of(folder: str | Path, usual: str) -> Path:
 
 
 def class_names(path: Path, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    """Read the names of the classes, one a line; without such a file there are known ones.
-
-    Raises:
-        DataError: If there are more or fewer than there should be, or one comes twice.
-    """
+    """Read the classes' names, one a line; each once, and as many as are known without the file."""
     if not path.is_file():
         return otherwise
     try:

@@ -38,11 +38,8 @@ CLASSES_100 = (
 def cifar10(folder: str | Path, split: str = "test") -> ImageSet:
     """Open the ``train`` or the ``test`` split of CIFAR-10.
 
-    `folder` is the one with the ``.bin`` files, or the one that holds `cifar-10-batches-bin`.
-
-    Raises:
-        DataError: If a file is missing, cut short, or holds a label above 9.
-        UnknownNameError: If `split` is something else.
+    `folder` is the one with the ``.bin`` files, or the one that holds `cifar-10-batches-bin`. A
+    file that is missing, is cut short or holds a label above 9 is refused.
     """
     check_known("split of CIFAR-10", split, PARTS)
     root = folder_of(folder, "cifar-10-batches-bin")
@@ -59,11 +56,8 @@ def cifar100(folder: str | Path, split: str = "test") -> ImageSet:
     """Open the ``train`` or the ``test`` split of CIFAR-100, with its hundred fine classes.
 
     `folder` is the one with ``train.bin`` and ``test.bin``, or the one that holds
-    `cifar-100-binary`. The classes' names are read from ``fine_label_names.txt`` if it is there.
-
-    Raises:
-        DataError: If a file is missing, cut short, or holds a label above 99.
-        UnknownNameError: If `split` is something else.
+    `cifar-100-binary`; the classes' names are read from ``fine_label_names.txt`` if it is there. A
+    file that is missing, is cut short or holds a label above 99 is refused.
     """
     check_known("split of CIFAR-100", split, PARTS)
     root = folder_of(folder, "cifar-100-binary")

@@ -11,12 +11,8 @@ TEST_EVERY = 5  # every fifth sample of each class is for testing
 def digits(split: str | None = None) -> ImageSet:
     """Return the optical recognition of handwritten digits set: 8×8 pixels, ten classes.
 
-    Args:
-        split: None for all of them, or ``"train"`` or ``"test"``. The set has no official split;
-            ours puts every fifth sample of each class into the test part.
-
-    Raises:
-        UnknownNameError: If `split` is something else.
+    All of it, or its ``train`` or ``test`` part. The set has no official split; ours puts every
+    fifth sample of each class into the test part.
     """
     from sklearn.datasets import load_digits
 

@@ -12,10 +12,9 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stiffnet.data.archive import extract
 from stiffnet.errors import CorruptFileError, DataError, StorageError
@@ -76,17 +75,7 @@ SOURCES = {
 }
 
 
-class Response(Protocol):
-    """What a server answers: as much of `http.client.HTTPResponse` as is needed here."""
-
-    status: int
-
-    def read(self, amount: int, /) -> bytes:
-        """Return the next bytes, or none at the end."""
-        ...
-
-
-Opener = Callable[[str, int], AbstractContextManager[Response]]  # an address, the first byte wanted
+Opener = Callable[[str, int], http.client.HTTPResponse]  # an address, and the first byte wanted
 
 
 def download(
@@ -96,20 +85,12 @@ def download(
     on_bytes: Callable[[int], None] = lambda count: None,
     opener: Opener | None = None,
 ) -> Path:
-    """Fetch a data set and unpack it, unless it is there.
+    """Fetch a data set and unpack it, unless it is there; return the folder with its files.
 
     Whatever interrupts it, the unpacked folder is complete or absent, and the next call goes on
-    with what had come.
-
-    Args:
-        name: One of `SOURCES`.
-        folder: Where the data set's own folder comes to be.
-        on_bytes: Told how many more bytes of the archive are there, whenever some came; at first,
-            those of an interrupted call too.
-        opener: Opens addresses; the default knows https alone.
-
-    Returns:
-        The folder with the files, which ``NAME:DIR`` takes.
+    with what had come. `on_bytes` is told how many more bytes of the archive are there, whenever
+    some came; at first, those of an interrupted call too. `opener` opens addresses, https alone by
+    default.
 
     Raises:
         UnknownNameError: If no such data set is fetched.
@@ -171,12 +152,8 @@ def _is_archive(path: Path, source: Source) -> bool:
     return path.is_file() and path.stat().st_size == source.size and _sha256(path) == source.sha256
 
 
-def https_only(url: str, start: int) -> AbstractContextManager[Response]:
-    """Open an https address from byte `start` on, and follow redirections to https alone.
-
-    Raises:
-        DataError: If the address is another, or leads to another.
-    """
+def https_only(url: str, start: int) -> http.client.HTTPResponse:
+    """Open an https address from byte `start` on, and follow redirections to https alone."""
     _refuse_other(url)
     director = urllib.request.OpenerDirector()
     for handler in (

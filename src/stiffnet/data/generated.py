@@ -23,10 +23,6 @@ def generated(split: str = "test", count: int = COUNT) -> ImageSet:
 
     Where the pattern begins, its colours and the noise over it are random, but a function of the
     split and the sample's index alone. No shift and no mirror turns one class into another.
-
-    Raises:
-        DataError: If `count` is below 1 or above a million.
-        UnknownNameError: If `split` is something else than ``"train"`` or ``"test"``.
     """
     check_known("split of generated images", split, SPLITS)
     if not 1 <= count <= MOST:

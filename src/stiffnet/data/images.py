@@ -171,11 +171,7 @@ def spread(labels: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
 def in_batches(
     labels: npt.NDArray[np.int64], batch_size: int, limit: int | None
 ) -> list[npt.NDArray[np.int64]]:
-    """Return the indices of each batch; the last one may be smaller.
-
-    Raises:
-        DataError: If `batch_size` or `limit` is below 1.
-    """
+    """Return the indices of each batch; the last one may be smaller."""
     for name, value in (("batch_size", batch_size), ("limit", limit)):
         if value is not None and value < 1:
             raise DataError(f"`{name}` is {value}, which leaves no image. Give 1 or more.")

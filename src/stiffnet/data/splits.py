@@ -20,21 +20,13 @@ SHOWN = 5  # names of classes in a sentence
 
 
 def folder_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
-    """Open ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``.
-
-    Raises:
-        DataError: If one is missing, or cannot be used, or their classes differ.
-    """
+    """Open ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``."""
     train, test = (image_folder(split_folder(root, names)) for names in (TRAINING, TESTING))
     return train, agreeing(test, train.classes, f"{train.root}", f"{test.root}")
 
 
 def split_folder(root: str | Path, names: Sequence[str]) -> Path:
-    """Return the first folder in `root` that has one of these names.
-
-    Raises:
-        DataError: If there is none.
-    """
+    """Return the first folder in `root` that has one of these names; a DataError if none does."""
     top = Path(root)
     if not top.is_dir():
         raise DataError(f"{top} is not a folder. Give the one that holds `train` and `val`.")
