@@ -51,7 +51,7 @@ def atomic_write_all(files: Mapping[str | os.PathLike[str], bytes | str]) -> lis
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise a StorageError if a folder can be neither written to nor made; nothing is made.
 
-    It is asked before long work that ends there.
+    Call it before long work that ends there.
     """
     try:
         folder = Path(path).absolute()

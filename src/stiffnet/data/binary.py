@@ -38,7 +38,10 @@ def folder_of(folder: str | Path, usual: str) -> Path:
 
 
 def class_names(path: Path, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    """Read the classes' names, one a line; each once, and as many as are known without the file."""
+    """Read the names of the classes, one a line; without such a file there are known ones.
+
+    More or fewer names than there should be, and a name that comes twice, are refused.
+    """
     if not path.is_file():
         return otherwise
     try:

@@ -89,8 +89,8 @@ def download(
 
     Whatever interrupts it, the unpacked folder is complete or absent, and the next call goes on
     with what had come. `on_bytes` is told how many more bytes of the archive are there, whenever
-    some came; at first, those of an interrupted call too. `opener` opens addresses, https alone by
-    default.
+    some came; at first, those of an interrupted call too. `opener` opens addresses; the default
+    knows https alone.
 
     Raises:
         UnknownNameError: If no such data set is fetched.

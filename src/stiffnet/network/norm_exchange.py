@@ -90,10 +90,7 @@ def replaced_norms(model: nn.Module) -> list[str]:
 
 
 def put_back(model: nn.Module, only: type[nn.Module] = nn.Module) -> None:
-    """Exchange modules of a class that took the place of norms for those norms.
-
-    The norms get the tensors of today.
-    """
+    """Exchange modules of one class for the norms whose places they took, with today's tensors."""
     there = [model.get_submodule(path) for path in replaced_norms(model)]
     modules: list[Any] = [module for module in there if isinstance(module, only)]
     _exchange(model, {module: module.to_norm() for module in modules})

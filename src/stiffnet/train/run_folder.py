@@ -105,7 +105,8 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep every other run out of the folder; the lock goes with the process, however it ends.
 
-        A StorageError says who holds it, or what is in the way of the lock.
+        Raises a StorageError if another run holds the folder, or something is in the way of the
+        lock.
         """
         path = self.path / LOCK
         if not _is_lock(path):
