@@ -24,16 +24,9 @@ def make_fabric(
 ) -> Fabric:
     """Return a launched Fabric: one process, or one of those that torchrun or SLURM started.
 
-    Args:
-        device: ``auto``, or the name of a kind of device.
-        devices: How many of them each machine gives; torchrun knows better.
-        nodes: How many machines there are; torchrun knows better.
-        strategy: ``ddp`` gives every rank the whole network, ``fsdp`` a share of it; ``auto`` is
-            the former.
-        precision: In Fabric's words.
-
-    Raises:
-        RecipeError: If this machine has no such devices or precision.
+    Each of `nodes` machines has as many `devices`; torchrun knows both better. With the strategy
+    ``ddp`` every rank has the whole network, with ``fsdp`` a share of it; ``auto`` is the former.
+    `precision` is in Fabric's words. Raises a RecipeError if this machine has no such thing.
     """
     present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not present.get(device, True):

@@ -40,9 +40,7 @@ def atomic_write_all(files: Mapping[str | os.PathLike[str], bytes | str]) -> lis
         for folder in dict.fromkeys(path.parent for path in waiting):
             _sync_folder(folder)
     except OSError as error:
-        raise StorageError(
-            f"{target} could not be written: {error.strerror or error}. {_advice(error)}"
-        ) from error
+        raise _failed(target, "written", error) from error
     finally:
         for temporary in waiting.values():
             with contextlib.suppress(OSError):
@@ -51,10 +49,9 @@ def atomic_write_all(files: Mapping[str | os.PathLike[str], bytes | str]) -> lis
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """See that a folder can be written to, or made, before long work that ends there.
+    """Raise a StorageError if a folder can be neither written to nor made; nothing is made.
 
-    Raises:
-        StorageError: If it cannot; nothing is made in either case.
+    Call it before long work that ends there.
     """
     try:
         folder = Path(path).absolute()
@@ -63,9 +60,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise StorageError(
-            f"{path} could not be written: {error.strerror or error}. {_advice(error)}"
-        ) from error
+        raise _failed(path, "written", error) from error
 
 
 def check_replaceable(path: str | os.PathLike[str], sign: str) -> None:
@@ -80,9 +75,7 @@ def check_replaceable(path: str | os.PathLike[str], sign: str) -> None:
         with open(path, "rb") as stream:
             ours = sign.encode() in stream.read(HEAD)
     except OSError as error:
-        raise StorageError(
-            f"{path} could not be replaced: {error.strerror or error}. {_advice(error)}"
-        ) from error
+        raise _failed(path, "replaced", error) from error
     if not ours:
         raise StorageError(
             f"{path} is there and was not written by this program, so it stays. Choose another "
@@ -112,12 +105,13 @@ def _begin(name: str) -> str:
     return f"{MARK}{name[:40]}."
 
 
-def _advice(error: OSError) -> str:
+def _failed(path: str | os.PathLike[str], what: str, error: OSError) -> StorageError:
+    advice = "Choose another place, or make this one a folder that you may write to."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Free some space; files that were there are untouched."
-    if error.errno == errno.ENAMETOOLONG:
-        return "Give a shorter name."
-    return "Choose another place, or make this one a folder that you may write to."
+        advice = "Free some space; files that were there are untouched."
+    elif error.errno == errno.ENAMETOOLONG:
+        advice = "Give a shorter name."
+    return StorageError(f"{path} could not be {what}: {error.strerror or error}. {advice}")
 
 
 def _write_beside(target: Path, content: bytes | str, waiting: dict[Path, str]) -> None:

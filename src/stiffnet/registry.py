@@ -36,15 +36,21 @@ class Registry(Generic[T]):
             self._entries[entry.name] = entry
 
     def __getitem__(self, name: str) -> Entry[T]:
-        if name in self._entries:
-            return self._entries[name]
-        raise UnknownNameError(unknown(self._kind, name, self._entries))
+        check_known(self._kind, name, self._entries)
+        return self._entries[name]
 
     def __iter__(self) -> Iterator[Entry[T]]:
         return iter(self._entries.values())
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def check_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raise an UnknownNameError with the nearest names if `name` is not among the known ones."""
+    names = list(known)
+    if name not in names:
+        raise UnknownNameError(unknown(kind, str(name), names))
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, listing: str = "") -> str:

@@ -32,15 +32,10 @@ class Seal:
         return self._written({**content, self.key: self._checksum(content)})
 
     def opened(self, raw: bytes, form: object, *, exact: bool = False) -> dict[str, Any]:
-        """Return the content of such a text.
+        """Return the content of such a text, whose ``format`` must be `form`.
 
-        Args:
-            raw: The text.
-            form: What the content has to say that its ``format`` is.
-            exact: Whether to refuse other bytes that mean the same.
-
-        Raises:
-            ValueError: If it is not such a text, or its checksum does not match; it says which.
+        With `exact`, other bytes that mean the same are refused too. Raises a ValueError that says
+        what is wrong, if it is not such a text or its checksum does not match.
         """
         try:
             content = json.loads(raw, parse_constant=_refuse)
@@ -78,15 +73,8 @@ def unsealed(
 ) -> T:
     """Return what `build` makes of the content of a file of `sealed` text.
 
-    Args:
-        path: The file.
-        build: Makes a result of the content, and may fail on what is none.
-        form: What the content has to say that its ``format`` is.
-        damaged: What to say, behind the path, of a file that is none or was changed.
-
-    Raises:
-        StorageError: If the file cannot be read.
-        CorruptFileError: If it is no such file, or damaged.
+    The content's ``format`` must be `form`. If the file was changed, or `build` fails because it is
+    not such a file, a CorruptFileError says what is `damaged`, behind the path.
     """
     try:
         return build(RESULT.opened(Path(path).read_bytes(), form))

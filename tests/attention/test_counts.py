@@ -135,7 +135,7 @@ def test_the_narrow_width_is_rounded_as_asked(name, channels):
         module = kind(channels, rounding=rounding, **others)
         widths = {m.fc1.out_features for m in module.modules() if hasattr(m, "fc1")}
         assert widths == {max(1, hidden)}
-        assert kind.parameter_count(channels, rounding=rounding) == count(module)
+        assert kind.parameter_count(channels, rounding=rounding, **others) == count(module)
 
 
 @pytest.mark.parametrize("name", REDUCING)

@@ -4,10 +4,10 @@ import pytest
 import timm
 import torch
 
-from stiffnet.backbones.small_vit import VARIANTS
 from stiffnet.trajectory.steps import steps
 
 WIDTH, DEPTH = 192, 12
+VARIANTS = {"vit_tiny_cifar": (32, 4), "vit_tiny_stl": (96, 8)}  # sides of images and patches
 
 
 def linear(inputs, outputs):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from stiffnet.data import download as module, open_data
-from stiffnet.data.download import SOURCES, Source, download, fetch_archive, https_only
+from stiffnet.data.download import SOURCES, Source, download, https_only
 from stiffnet.errors import CorruptFileError, DataError, StorageError, UnknownNameError
 
 RECORDS = np.random.default_rng(0).integers(0, 100, (5, 3074), dtype=np.uint8).tobytes()
@@ -96,8 +96,6 @@ def test_what_is_there_is_not_fetched_again(tmp_path):
     download("cifar100", tmp_path, opener=Server())
     server = Server()
     assert download("cifar100", tmp_path, opener=server) == tmp_path / "cifar-100-binary"
-    assert fetch_archive("cifar100", tmp_path / "archive", opener=Server()).is_file()
-    fetch_archive("cifar100", tmp_path / "archive", opener=server)
     assert server.asked == []
 
 
@@ -194,9 +192,6 @@ def test_an_archive_of_somebodys_own_is_used_and_stays(tmp_path):
 def test_another_file_of_the_archives_name_stays(tmp_path):
     other = tmp_path / "cifar-100-binary.tar.gz"
     other.write_text("mine")
-    with pytest.raises(StorageError, match=r"is not the archive of cifar100, so it was left alone"):
-        fetch_archive("cifar100", tmp_path, opener=Server())
-    assert everything(tmp_path) == [other.name]
     download("cifar100", tmp_path, opener=Server())
     assert other.read_text() == "mine"
     assert everything(tmp_path) == sorted([*WHOLE, other.name])

@@ -17,8 +17,8 @@ from stiffnet.data import workers as processes
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.decode import read_image
 from stiffnet.data.folder import image_folder
-from stiffnet.data.images import ImageSet, Preparation, part_of
-from stiffnet.data.order import epoch_batches, share
+from stiffnet.data.images import ImageSet, Preparation
+from stiffnet.data.order import epoch_batches, part_of, share
 from stiffnet.errors import DataError
 
 COUNT = 23

@@ -12,7 +12,6 @@ from stiffnet.network.classes import known_classes
 from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
 from stiffnet.network.open import open_model
-from stiffnet.train.run_folder import RunFolder
 
 
 def write(path, seed=0):
@@ -34,7 +33,7 @@ def weights(model):
 def test_a_name_a_run_and_a_model_folder_are_opened_alike(tmp_path):
     folder = write(tmp_path / "run" / "final")
     run = subject_of(tmp_path / "run")
-    assert (run.folder, run.run) == (folder, RunFolder(tmp_path / "run"))
+    assert (run.folder, run.run.path) == (folder, tmp_path / "run")
     assert (subject_of(folder).folder, subject_of(folder).run) == (folder, None)
     assert subject_of("resnet20_cifar").named
     assert not run.named

@@ -12,17 +12,18 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
+from stiffnet.attention.bottleneck import Bottleneck, hidden_width
 from stiffnet.attention.ie import InstanceAffine
 
 
 class Adaptor(nn.Module, ABC):
     """Maps pooled vectors to what a sigmoid turns into step sizes."""
 
-    @staticmethod
-    @abstractmethod
-    def parameter_count(channels: int, vectors: int) -> int:
+    @classmethod
+    def parameter_count(cls, channels: int, vectors: int) -> int:
         """Count the parameters for this width and number of vectors."""
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in cls(channels, vectors).parameters())
 
     @abstractmethod
     def settle(self) -> float:
@@ -60,11 +61,6 @@ class Paper(_Weighed):
     def __init__(self, channels: int, vectors: int) -> None:
         super().__init__(channels, channel_weights(channels, vectors))
 
-    @staticmethod
-    def parameter_count(channels: int, vectors: int) -> int:
-        """Weights, norm, IE."""
-        return (vectors + 2 + 2) * channels
-
 
 @final
 class Separate(_Weighed):
@@ -73,11 +69,6 @@ class Separate(_Weighed):
     def __init__(self, channels: int, vectors: int) -> None:
         weight = nn.Parameter(torch.empty(channels, vectors).uniform_(-1, 1))
         super().__init__(channels, weight, norms=vectors)
-
-    @staticmethod
-    def parameter_count(channels: int, vectors: int) -> int:
-        """Weights and a norm for each vector, IE."""
-        return (vectors + 2 * vectors + 2) * channels
 
     def forward(self, x: Tensor) -> Tensor:
         """Weigh and normalise each, sum, scale and shift."""
@@ -92,11 +83,6 @@ class Shared(_Weighed):
     def __init__(self, channels: int, vectors: int) -> None:
         super().__init__(channels, channel_weights(channels, 1))
 
-    @staticmethod
-    def parameter_count(channels: int, vectors: int) -> int:
-        """One weight, norm, IE."""
-        return (1 + 2 + 2) * channels
-
 
 @final
 class Narrow(Adaptor):
@@ -105,11 +91,6 @@ class Narrow(Adaptor):
     def __init__(self, channels: int, vectors: int) -> None:
         super().__init__()
         self.mlp = Bottleneck(vectors * channels, hidden_width(channels, 16), channels)
-
-    @staticmethod
-    def parameter_count(channels: int, vectors: int) -> int:
-        """Two layers with biases."""
-        return bottleneck_count(vectors * channels, hidden_width(channels, 16), channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """Two layers."""
@@ -129,11 +110,6 @@ class Bare(Adaptor):
         super().__init__()
         self.weight = channel_weights(channels, vectors)
         self.norm = nn.BatchNorm1d(channels)
-
-    @staticmethod
-    def parameter_count(channels: int, vectors: int) -> int:
-        """Weights and norm."""
-        return (vectors + 2) * channels
 
     def forward(self, x: Tensor) -> Tensor:
         """Weigh and normalise."""

@@ -20,7 +20,7 @@ from stiffnet.attention.constant import (
 from stiffnet.attention.ie import IE
 from stiffnet.attention.iebn import IEBN, whole_norm
 from stiffnet.errors import StepError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known, unknown
 
 PREFIX = "asr"
 AUTHORS = "authors"
@@ -216,8 +216,7 @@ class Asr:
         if not given:
             raise StepError("ASR feeds a constant to a module; say which, as in 'asr:se'.")
         names = [entry.name for entry in ATTENTION]
-        if self.module not in (*names, VECTOR):
-            raise UnknownNameError(unknown("attention module", self.module, [*names, VECTOR]))
+        check_known("attention module", self.module, [*names, VECTOR])
         if self.kind.replaces_norm:
             raise StepError(
                 f"{self.kind.__name__} takes the place of a norm in a way of its own, and "
@@ -236,8 +235,7 @@ class Asr:
     def _refuse_activation(self) -> None:
         if self.activation is None:
             return
-        if self.activation not in ACTIVATIONS:
-            raise UnknownNameError(unknown("activation", str(self.activation), ACTIVATIONS))
+        check_known("activation", self.activation, ACTIVATIONS)
         if not self.kind.squashes:
             raise StepError(
                 f"{self.kind.__name__} has no activation that could be exchanged; leave "

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from stiffnet.errors import StepError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import StepError
+from stiffnet.registry import check_known
 
 
 class Bottleneck(nn.Module):
@@ -37,19 +37,15 @@ ROUNDINGS = ("down", "nearest")
 def hidden_width(channels: int, reduction: int, rounding: str = "down") -> int:
     """Width between the two layers: C / r, rounded to a whole number of at least 1.
 
-    Args:
-        channels: C.
-        reduction: r.
-        rounding: ``"down"``, as most authors do, or ``"nearest"``, as the ASR authors do with
-            Python's `round`, which takes the even one of two that are equally near.
+    Rounded ``"down"``, as most authors do, or to the ``"nearest"``, as the ASR authors do with
+    Python's `round`, which takes the even one of two that are equally near.
 
     >>> hidden_width(64, 16), hidden_width(8, 16)
     (4, 1)
     >>> [(hidden_width(c, 16), hidden_width(c, 16, "nearest")) for c in (24, 40, 120, 184)]
     [(1, 2), (2, 2), (7, 8), (11, 12)]
     """
-    if rounding not in ROUNDINGS:
-        raise UnknownNameError(unknown("rounding", str(rounding), ROUNDINGS))
+    check_known("rounding", rounding, ROUNDINGS)
     if reduction < 1:
         raise StepError(
             f"`reduction` was {reduction}; the width is divided by it, so give 1 or more."

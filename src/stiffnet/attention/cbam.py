@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.attention.base import Attention
-from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
+from stiffnet.attention.bottleneck import Bottleneck, hidden_width
 
 
 @final
@@ -22,7 +22,6 @@ class CBAM(Attention):
     Not timm's, which pools [mean, max], starts its norm at 1 and multiplies in the same call.
 
     Args:
-        channels: Width of the rate.
         reduction: C over the bottleneck's narrow width.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         bias: In the bottleneck, as in the authors' release; timm and the ASR paper have none.
@@ -58,18 +57,6 @@ class CBAM(Attention):
                 nn.init.zeros_(layer.bias)
         nn.init.normal_(self.conv.weight, std=math.sqrt(2 / 49))
         nn.init.zeros_(self.norm.weight)
-
-    @staticmethod
-    def parameter_count(
-        channels: int, *, reduction: int = 16, rounding: str = "down", bias: bool = True
-    ) -> int:
-        """SE's, 98 weights of the convolution and 2 of its norm.
-
-        >>> CBAM.parameter_count(64), CBAM.parameter_count(64, bias=False)
-        (680, 612)
-        """
-        hidden = hidden_width(channels, reduction, rounding)
-        return bottleneck_count(channels, hidden, channels, bias=bias) + 2 * 7 * 7 + 2
 
     @property
     def descriptor_shape(self) -> tuple[int, ...]:

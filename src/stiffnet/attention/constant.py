@@ -35,20 +35,13 @@ class ConstantGate(Attention):
 
     Attributes:
         label: How the gate is spelled, such as ``"asr:se"``.
-        inner: The modules T, made for a constant.
+        inner: The modules T, made for a constant; see `Attention.for_constant`.
         psi: Their inputs, of shape (δ, *descriptor_shape): a parameter, or a buffer where they are
-            not learnt.
+            not `learnable`.
         first: What the product is divided by: 1, or after `start_at_identity` its first value,
             which differs between channels. A number divided by itself is exactly 1.
 
-    Args:
-        channels: Width of the rate.
-        label: How the gate is spelled.
-        inner: Fresh modules; see `Attention.for_constant`.
-        psi: First values of their inputs.
-        learnable: Whether the inputs are learnt.
-        channel_axis: 1 for images, -1 for tokens.
-        **rest: For the class that this one is mixed with.
+    Further arguments are for the class that this one is mixed with.
     """
 
     summary = "a module that is fed a learnt constant"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.attention.base import Attention, tracer_of
-from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
+from stiffnet.attention.bottleneck import Bottleneck, hidden_width
 from stiffnet.errors import StepError
 
 
@@ -49,10 +49,8 @@ class DIA(Attention):
     from the step before it refuses to run.
 
     Args:
-        channels: Width of the rate.
         reduction: C over the narrow width in the cell's gates; 4 for CIFAR, 20 for ImageNet.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
-        channel_axis: 1 for images, -1 for tokens.
     """
 
     summary = "one LSTM along the steps of a stage"
@@ -68,17 +66,6 @@ class DIA(Attention):
         self.cell = Cell(channels, hidden_width(channels, reduction, rounding))
         self.memory = Memory()
         self.number, self.steps = 1, 1
-
-    @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 4, rounding: str = "down") -> int:
-        """Two bottlenecks from C to 4C, for all steps of a stage.
-
-        >>> DIA.parameter_count(64)
-        10784
-        """
-        return 2 * bottleneck_count(
-            channels, hidden_width(channels, reduction, rounding), 4 * channels
-        )
 
     @classmethod
     def for_stage(cls, channels: int, steps: int, **options: Any) -> list[Self]:
@@ -119,11 +106,7 @@ class DIA(Attention):
         return held
 
     def __prepare_scriptable__(self) -> Self:
-        """Refuse to be scripted with other steps: modules of a script share no memory.
-
-        Raises:
-            StepError: If the stage has several steps.
-        """
+        """Refuse to be scripted with other steps: modules of a script share no memory."""
         if self.steps > 1:
             raise StepError(
                 f"The {self.steps} steps of a DIA stage share a memory, which `torch.jit.script` "

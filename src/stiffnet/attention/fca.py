@@ -8,9 +8,9 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 
 from stiffnet.attention.base import Attention
-from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
-from stiffnet.errors import StepError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.attention.bottleneck import Bottleneck, hidden_width
+from stiffnet.errors import StepError
+from stiffnet.registry import check_known
 
 GRID = 7
 """Frequencies are those of a line of 7; on a line of L they are multiplied by L // 7."""
@@ -83,7 +83,13 @@ class FCA(Attention):
     ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
         rows, columns = chosen(frequencies)
-        _refuse_width(channels, len(rows), frequencies)
+        if channels % len(rows):
+            fitting = max(number for number in COUNTS if channels % number == 0)
+            raise StepError(
+                f"FCA cannot split {channels} channels between {len(rows)} frequencies; multiples "
+                f"of {len(rows)} work, and this width takes "
+                f"`frequencies='{frequencies[:3]}{fitting}'`."
+            )
         if size is not None and size < GRID:
             raise StepError(f"FCA was given maps of side {size}; `size` must be {GRID} or more.")
         self.size = size
@@ -92,19 +98,6 @@ class FCA(Attention):
         )
         self.register_buffer("rows", torch.tensor(rows))
         self.register_buffer("columns", torch.tensor(columns))
-
-    @staticmethod
-    def parameter_count(
-        channels: int, *, reduction: int = 16, rounding: str = "down", bias: bool = False
-    ) -> int:
-        """2C times the narrow width: the cosines are not learnt.
-
-        >>> FCA.parameter_count(64)
-        512
-        """
-        return bottleneck_count(
-            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
-        )
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """One coefficient per channel."""
@@ -131,8 +124,7 @@ def chosen(frequencies: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         for ranking, (rows, columns) in FREQUENCIES.items()
         for count in COUNTS
     }
-    if frequencies not in table:
-        raise UnknownNameError(unknown("choice of frequencies", frequencies, table))
+    check_known("choice of frequencies", frequencies, table)
     return table[frequencies]
 
 
@@ -161,13 +153,3 @@ def cosines(frequencies: Tensor, length: int, dtype: torch.dtype, grid: int = GR
     fine = (frequencies * (length // grid)).to(dtype).unsqueeze(1)
     scale = ((1 + fine.sign()) / length).sqrt()
     return scale * torch.cos(fine * places * (math.pi / length))
-
-
-def _refuse_width(channels: int, count: int, frequencies: str) -> None:
-    if channels % count == 0:
-        return
-    fitting = max(number for number in COUNTS if channels % number == 0)
-    raise StepError(
-        f"FCA cannot split {channels} channels between {count} frequencies; multiples of {count} "
-        f"work, and this width takes `frequencies='{frequencies[:3]}{fitting}'`."
-    )

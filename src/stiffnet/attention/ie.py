@@ -48,11 +48,6 @@ class IE(Attention):
         super().__init__(channels, channel_axis=channel_axis)
         self.affine = InstanceAffine(channels)
 
-    @staticmethod
-    def parameter_count(channels: int) -> int:
-        """2C."""
-        return 2 * channels
-
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""
         return rate.mean(self.positions(rate))

@@ -168,11 +168,7 @@ class IEBN(GatedNorm):
 
 
 def whole_norm(norm: nn.Module) -> Norm:
-    """Give the norm back if it is a batch norm with weight, shift and running statistics.
-
-    Raises:
-        StepError: If not.
-    """
+    """Return a norm that has weight, shift and running statistics; raise a StepError on others."""
     if type(norm) not in REPLACEABLE:
         raise StepError(
             f"IEBN takes the place of a BatchNorm, and this is a {type(norm).__name__}; leave "

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.attention.base import Attention, sigmoid
-from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width, silence
-from stiffnet.attention.eca import kernel_size, neighbours
+from stiffnet.attention.bottleneck import Bottleneck, hidden_width, silence
+from stiffnet.attention.eca import neighbours
 from stiffnet.attention.ie import InstanceAffine
 
 
@@ -21,10 +21,8 @@ class SEM(Attention):
     The product is what the authors' release computes, whatever is said of a weighted sum.
 
     Args:
-        channels: Width of the rate.
         reduction: C over the narrow width of SE's part.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
-        channel_axis: 1 for images, -1 for tokens.
     """
 
     summary = "product of SE's, ECA's and IE's gates, switched per sample"
@@ -40,16 +38,6 @@ class SEM(Attention):
         self.mlp = Bottleneck(channels, hidden_width(channels, reduction, rounding), channels)
         self.conv = neighbours(channels)
         self.affine = InstanceAffine(channels)
-
-    @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 16, rounding: str = "down") -> int:
-        """SE's, ECA's and IE's, and the switch's 3C + 3.
-
-        >>> SEM.parameter_count(64)
-        906
-        """
-        se = bottleneck_count(channels, hidden_width(channels, reduction, rounding), channels)
-        return se + kernel_size(channels) + 2 * channels + 3 * channels + 3
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""

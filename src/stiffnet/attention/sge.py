@@ -44,18 +44,9 @@ class SGE(Attention):
         self.weight = nn.Parameter(torch.zeros(groups))
         self.bias = nn.Parameter(torch.ones(groups))
 
-    @staticmethod
-    def parameter_count(channels: int, *, groups: int = 64) -> int:
-        """Two per group, whatever C is."""
-        return 2 * groups
-
     @property
     def descriptor_shape(self) -> tuple[int, ...]:
-        """None that a constant could have: the descriptor is a map.
-
-        Raises:
-            StepError: Always.
-        """
+        """None that a constant could have: the descriptor is a map."""
         raise StepError(
             "SGE's descriptor has the size of the map it was read off, so no constant stands "
             "for it; choose a module with one step size per channel, such as 'se'."

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from stiffnet.attention.base import Attention
-from stiffnet.attention.bottleneck import Bottleneck, bottleneck_count, hidden_width
+from stiffnet.attention.bottleneck import Bottleneck, hidden_width
 
 SIDES = (1, 2, 4)
 CELLS = sum(side * side for side in SIDES)
@@ -24,7 +24,6 @@ class SPA(Attention):
     the authors' reads all channels' 1×1 means, then their 2×2, then their 4×4.
 
     Args:
-        channels: Width of the rate.
         reduction: C over the narrow width.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
@@ -43,16 +42,6 @@ class SPA(Attention):
         super().__init__(channels, channel_axis=channel_axis)
         hidden = hidden_width(channels, reduction, rounding)
         self.mlp = Bottleneck(CELLS * channels, hidden, channels, bias=False)
-
-    @staticmethod
-    def parameter_count(channels: int, *, reduction: int = 16, rounding: str = "down") -> int:
-        """22C times the narrow width.
-
-        >>> SPA.parameter_count(64)
-        5632
-        """
-        hidden = hidden_width(channels, reduction, rounding)
-        return bottleneck_count(CELLS * channels, hidden, channels, bias=False)
 
     @property
     def descriptor_shape(self) -> tuple[int, ...]:

@@ -115,12 +115,8 @@ def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
 class CifarResNet(nn.Module):
     """Stem, three stages of n blocks, pooling over whatever map is left, one linear layer.
 
-    Args:
-        block: What each stage consists of.
-        blocks: Their number in each stage.
-        num_classes: Number of logits; 0 leaves the linear layer out.
-        in_chans: Number of image channels.
-        stem: What is used instead of one convolution and its norm, given both widths.
+    Without classes there is no linear layer. `stem` makes what is used instead of one convolution
+    and its norm, given both widths.
     """
 
     def __init__(

@@ -16,20 +16,13 @@ STL_SIZE = 96
 class OwnModel:
     """What timm has to know of a network."""
 
-    name: str
-    """What users write."""
-    build: Callable[..., nn.Module]
-    """Takes ``num_classes``, ``in_chans`` and whatever else its network takes."""
-    summary: str
-    """One sentence on the network."""
-    first_conv: str | tuple[str, ...]
-    """Path of the convolution, or convolutions, that see the image."""
-    classifier: str
-    """Path of the linear layer that gives the logits."""
-    last_map: int | None
-    """Side of the map that is pooled at the end; None if there is none."""
-    size: int = CIFAR_SIZE
-    """Side of the images."""
+    name: str  # what users write
+    build: Callable[..., nn.Module]  # takes num_classes, in_chans and what else its network takes
+    summary: str  # one sentence on the network
+    first_conv: str | tuple[str, ...]  # path of the convolution, or of several, that sees the image
+    classifier: str  # path of the linear layer that gives the logits
+    last_map: int | None  # side of the map that is pooled at the end; None if there is none
+    size: int = CIFAR_SIZE  # side of the images
 
     @property
     def config(self) -> dict[str, Any]:

@@ -12,17 +12,23 @@ from timm.models.vision_transformer import VisionTransformer
 from stiffnet.backbones.own_model import CIFAR_SIZE, STL_SIZE, OwnModel
 
 TINY: dict[str, Any] = {"embed_dim": 192, "depth": 12, "num_heads": 3, "dynamic_img_size": True}
-VARIANTS = {"vit_tiny_cifar": (CIFAR_SIZE, 4), "vit_tiny_stl": (STL_SIZE, 8)}
+VARIANTS = {"cifar": (CIFAR_SIZE, 4), "stl": (STL_SIZE, 8)}  # sides of the images and patches
 
-MODELS = [
-    OwnModel(
-        name,
-        partial(VisionTransformer, img_size=size, patch_size=patch, **TINY),
-        f"timm's ViT-Ti with {patch}-pixel patches for {size}-pixel images.",
-        first_conv="patch_embed.proj",
-        classifier="head",
-        last_map=None,
-        size=size,
-    )
-    for name, (size, patch) in VARIANTS.items()
-]
+
+def tiny_vits(name: str, summary: str, **options: Any) -> list[OwnModel]:
+    """One network for each size of images, called ``name_SIZE``."""
+    return [
+        OwnModel(
+            f"{name}_{data}",
+            partial(VisionTransformer, img_size=size, patch_size=patch, **TINY, **options),
+            f"{summary}, {patch}-pixel patches, {size}-pixel images.",
+            first_conv="patch_embed.proj",
+            classifier="head",
+            last_map=None,
+            size=size,
+        )
+        for data, (size, patch) in VARIANTS.items()
+    ]
+
+
+MODELS = tiny_vits("vit_tiny", "timm's ViT-Ti")

@@ -11,15 +11,13 @@ nothing yet. A class token would see no image, so there is none: the mean of all
 classified. To put StepNet *beside* self-attention, attach it to `vit_tiny_cifar`.
 """
 
-from functools import partial
 from typing import Any
 
-from timm.models.vision_transformer import Block, VisionTransformer
+from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from stiffnet.attention.stepnet import StepNet
-from stiffnet.backbones.own_model import OwnModel
-from stiffnet.backbones.small_vit import TINY, VARIANTS as SMALL_VITS
+from stiffnet.backbones.small_vit import tiny_vits
 from stiffnet.errors import StepError
 
 
@@ -42,25 +40,10 @@ class StepBlock(Block):
         return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))  # type: ignore[no-any-return]
 
 
-VARIANTS = {name.replace("tiny", "tiny_stepnet"): sizes for name, sizes in SMALL_VITS.items()}
-
-MODELS = [
-    OwnModel(
-        name,
-        partial(
-            VisionTransformer,
-            img_size=size,
-            patch_size=patch,
-            block_fn=StepBlock,
-            class_token=False,
-            global_pool="avg",
-            **TINY,
-        ),
-        f"ViT-Ti with StepNet for attention, {patch}-pixel patches, {size}-pixel images.",
-        first_conv="patch_embed.proj",
-        classifier="head",
-        last_map=None,
-        size=size,
-    )
-    for name, (size, patch) in VARIANTS.items()
-]
+MODELS = tiny_vits(
+    "vit_tiny_stepnet",
+    "ViT-Ti with StepNet for attention",
+    block_fn=StepBlock,
+    class_token=False,
+    global_pool="avg",
+)

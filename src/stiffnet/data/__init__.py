@@ -40,13 +40,9 @@ def open_splits(
 ) -> tuple[ImageSet, ImageSet] | tuple[ImageFolder, ImageFolder]:
     """Open the training and the test images of one data set, with the same classes in both.
 
-    Args:
-        spec: As in `open_data`. Of a folder, ``train`` and the first of ``val``, ``valid``,
-            ``validation`` and ``test`` in it.
-
-    Raises:
-        UnknownNameError: If nothing is called `spec`.
-        DataError: If a split is missing or cannot be used, or the splits' classes differ.
+    Of a folder, ``train`` and the first of ``val``, ``valid``, ``validation`` and ``test`` in it;
+    else `spec` and the errors are as in `open_data`. A split that is missing, and classes that
+    differ, are refused.
     """
     name, place = _parted(spec)
     if name == "folder":

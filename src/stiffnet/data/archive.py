@@ -42,13 +42,8 @@ def extract(
 ) -> Path:
     """Unpack a ``.tar`` or ``.tar.gz`` into a folder that appears when all is there.
 
-    Args:
-        archive: The file; its content tells what it is, not its name.
-        folder: Where to; not there yet, or empty.
-        limits: On the number of members and their size.
-
-    Returns:
-        The folder.
+    The file's content tells what it is, not its name. The folder must not be there yet, or be
+    empty; it is also what is returned.
 
     Raises:
         UnsafeFileError: If a member would be written elsewhere, is not a plain file or folder, or

@@ -60,10 +60,7 @@ class Augmentation:
     def __call__(self, images: Tensor, size: tuple[int, int], chances: Chances) -> Tensor:
         """Vary uint8 images (batch, channel, height, width); the images given stay as they were.
 
-        Args:
-            images: Raw pixels.
-            size: Height and width that a resized crop is brought to.
-            chances: What `chances` returned for these samples.
+        A resized crop is brought to `size`, height and width; `chances` are those of these samples.
         """
         if self.crop == "resized":
             height, width = images.shape[2:]

@@ -11,13 +11,9 @@ from stiffnet.errors import DataError
 def records(path: Path, size: int, hint: str) -> npt.NDArray[np.uint8]:
     """Map a file of records of `size` bytes, as an array of shape (record, byte).
 
-    Args:
-        path: The file; it is not written to.
-        size: Bytes in each record.
-        hint: Sentence on what the folder should hold, if the file is not there.
-
     Raises:
-        DataError: If the file is missing, unreadable, empty, or cut short.
+        DataError: If the file is missing (`hint` then says what the folder should hold), cannot be
+            read, is empty or is cut short.
     """
     if not path.is_file():
         raise DataError(f"{path} is not there. {hint}")
@@ -44,8 +40,7 @@ def folder_of(folder: str | Path, usual: str) -> Path:
 def class_names(path: Path, otherwise: tuple[str, ...]) -> tuple[str, ...]:
     """Read the names of the classes, one a line; without such a file there are known ones.
 
-    Raises:
-        DataError: If there are more or fewer than there should be, or one comes twice.
+    More or fewer names than there should be, and a name that comes twice, are refused.
     """
     if not path.is_file():
         return otherwise

@@ -6,8 +6,8 @@ import numpy as np
 
 from stiffnet.data.binary import class_names, folder_of, records
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import DataError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import DataError
+from stiffnet.registry import check_known
 
 PIXELS = 3 * 32 * 32
 RECORD = 1 + PIXELS
@@ -36,18 +36,12 @@ CLASSES_100 = (
 
 
 def cifar10(folder: str | Path, split: str = "test") -> ImageSet:
-    """Open one split of CIFAR-10.
+    """Open the ``train`` or the ``test`` split of CIFAR-10.
 
-    Args:
-        folder: The folder with the ``.bin`` files, or the one that holds `cifar-10-batches-bin`.
-        split: ``"train"`` or ``"test"``.
-
-    Raises:
-        DataError: If a file is missing, cut short, or holds a label above 9.
-        UnknownNameError: If `split` is something else.
+    `folder` is the one with the ``.bin`` files, or the one that holds `cifar-10-batches-bin`. A
+    file that is missing, is cut short or holds a label above 9 is refused.
     """
-    if split not in PARTS:
-        raise UnknownNameError(unknown("split of CIFAR-10", split, PARTS))
+    check_known("split of CIFAR-10", split, PARTS)
     root = folder_of(folder, "cifar-10-batches-bin")
     hint = (
         "`cifar10:DIR` takes the folder with the official binary files, data_batch_1.bin to "
@@ -59,20 +53,13 @@ def cifar10(folder: str | Path, split: str = "test") -> ImageSet:
 
 
 def cifar100(folder: str | Path, split: str = "test") -> ImageSet:
-    """Open one split of CIFAR-100, with its hundred fine classes.
+    """Open the ``train`` or the ``test`` split of CIFAR-100, with its hundred fine classes.
 
-    Args:
-        folder: The folder with ``train.bin`` and ``test.bin``, or the one that holds
-            `cifar-100-binary`. The classes' names are read from ``fine_label_names.txt`` if it is
-            there.
-        split: ``"train"`` or ``"test"``.
-
-    Raises:
-        DataError: If a file is missing, cut short, or holds a label above 99.
-        UnknownNameError: If `split` is something else.
+    `folder` is the one with ``train.bin`` and ``test.bin``, or the one that holds
+    `cifar-100-binary`; the classes' names are read from ``fine_label_names.txt`` if it is there. A
+    file that is missing, is cut short or holds a label above 99 is refused.
     """
-    if split not in PARTS:
-        raise UnknownNameError(unknown("split of CIFAR-100", split, PARTS))
+    check_known("split of CIFAR-100", split, PARTS)
     root = folder_of(folder, "cifar-100-binary")
     hint = "`cifar100:DIR` takes the folder with the official binary files, train.bin and test.bin."
     rows = records(root / f"{split}.bin", RECORD_100, hint)

@@ -42,14 +42,8 @@ def match_classes(
     by that. A name that several outputs bear is ambiguous, unless the other classes of the data
     leave one of them.
 
-    Args:
-        labels: The classes of the data; they may be some of the network's.
-        known: What the network's outputs stand for.
-        numbers: Where all classes are whole numbers and none is a name, take them for the numbers
-            of outputs, from 0.
-
-    Returns:
-        One output for each class, all different, or why there are none.
+    With `numbers`, classes that are all whole numbers, and none of them a name, are taken for the
+    numbers of outputs, from 0. The outputs are all different, and may be some of the network's.
 
     Example:
         >>> match_classes(["dog", "black_swan"], ClassNames(("cat", "Black swan", "dog")))

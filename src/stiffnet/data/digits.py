@@ -3,8 +3,7 @@
 import numpy as np
 
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known
 
 TEST_EVERY = 5  # every fifth sample of each class is for testing
 
@@ -12,17 +11,13 @@ TEST_EVERY = 5  # every fifth sample of each class is for testing
 def digits(split: str | None = None) -> ImageSet:
     """Return the optical recognition of handwritten digits set: 8×8 pixels, ten classes.
 
-    Args:
-        split: None for all of them, or ``"train"`` or ``"test"``. The set has no official split;
-            ours puts every fifth sample of each class into the test part.
-
-    Raises:
-        UnknownNameError: If `split` is something else.
+    All of it, or its ``train`` or ``test`` part. The set has no official split; ours puts every
+    fifth sample of each class into the test part.
     """
     from sklearn.datasets import load_digits
 
-    if split not in (None, "train", "test"):
-        raise UnknownNameError(unknown("split of digits", str(split), ("train", "test")))
+    if split is not None:
+        check_known("split of digits", split, ("train", "test"))
     bunch = load_digits()
     labels = bunch.target.astype(np.int64)
     place = np.empty_like(labels)  # of a sample among those of its class

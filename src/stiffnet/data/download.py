@@ -12,15 +12,14 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stiffnet.data.archive import extract
-from stiffnet.errors import CorruptFileError, DataError, StorageError, UnknownNameError
+from stiffnet.errors import CorruptFileError, DataError, StorageError
 from stiffnet.files import MARK, check_writable
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known
 
 CHUNK = 1 << 20
 SILENCE = 60  # seconds without a byte, after which the connection counts as dead
@@ -76,17 +75,7 @@ SOURCES = {
 }
 
 
-class Response(Protocol):
-    """What a server answers: as much of `http.client.HTTPResponse` as is needed here."""
-
-    status: int
-
-    def read(self, amount: int, /) -> bytes:
-        """Return the next bytes, or none at the end."""
-        ...
-
-
-Opener = Callable[[str, int], AbstractContextManager[Response]]  # an address, the first byte wanted
+Opener = Callable[[str, int], http.client.HTTPResponse]  # an address, and the first byte wanted
 
 
 def download(
@@ -96,20 +85,12 @@ def download(
     on_bytes: Callable[[int], None] = lambda count: None,
     opener: Opener | None = None,
 ) -> Path:
-    """Fetch a data set and unpack it, unless it is there.
+    """Fetch a data set and unpack it, unless it is there; return the folder with its files.
 
     Whatever interrupts it, the unpacked folder is complete or absent, and the next call goes on
-    with what had come.
-
-    Args:
-        name: One of `SOURCES`.
-        folder: Where the data set's own folder comes to be.
-        on_bytes: Told how many more bytes of the archive are there, whenever some came; at first,
-            those of an interrupted call too.
-        opener: Opens addresses; the default knows https alone.
-
-    Returns:
-        The folder with the files, which ``NAME:DIR`` takes.
+    with what had come. `on_bytes` is told how many more bytes of the archive are there, whenever
+    some came; at first, those of an interrupted call too. `opener` opens addresses; the default
+    knows https alone.
 
     Raises:
         UnknownNameError: If no such data set is fetched.
@@ -117,7 +98,8 @@ def download(
         CorruptFileError: If something else came than the data set.
         StorageError: If it cannot be written.
     """
-    source = _source(name)
+    check_known("data set to fetch", name, SOURCES)
+    source = SOURCES[name]
     target = Path(folder) / source.folder
     if _complete(target, source):
         return target
@@ -144,39 +126,11 @@ def download(
     return target
 
 
-def fetch_archive(
-    name: str,
-    folder: str | os.PathLike[str],
-    *,
-    on_bytes: Callable[[int], None] = lambda count: None,
-    opener: Opener | None = None,
-) -> Path:
-    """Fetch a data set's archive, unless it is there; its file appears when its SHA-256 is right.
-
-    Arguments and errors are those of `download`. Another file in its place stays.
-    """
-    source = _source(name)
-    target = Path(folder) / source.file
-    if _is_archive(target, source):
-        return target
-    if os.path.lexists(target):
-        raise StorageError(
-            f"{target} is not the archive of {name}, so it was left alone. Move it away, or choose "
-            "another folder."
-        )
-    part = _verified(name, folder, on_bytes, opener or https_only)
-    try:
-        os.replace(part, target)
-    except OSError as error:
-        raise _not_written(target, error) from error
-    return target
-
-
 def _verified(
     name: str, folder: str | os.PathLike[str], on_bytes: Callable[[int], None], opener: Opener
 ) -> Path:
     """Bring the archive to a file whose name is ours alone, and see that it is the one wanted."""
-    source = _source(name)
+    source = SOURCES[name]
     check_writable(folder)
     part = Path(folder) / f"{MARK}{source.file}.part"
     try:
@@ -198,12 +152,8 @@ def _is_archive(path: Path, source: Source) -> bool:
     return path.is_file() and path.stat().st_size == source.size and _sha256(path) == source.sha256
 
 
-def https_only(url: str, start: int) -> AbstractContextManager[Response]:
-    """Open an https address from byte `start` on, and follow redirections to https alone.
-
-    Raises:
-        DataError: If the address is another, or leads to another.
-    """
+def https_only(url: str, start: int) -> http.client.HTTPResponse:
+    """Open an https address from byte `start` on, and follow redirections to https alone."""
     _refuse_other(url)
     director = urllib.request.OpenerDirector()
     for handler in (
@@ -235,12 +185,6 @@ def _refuse_other(url: str) -> None:
         raise DataError(
             f"{url} is not an https address, so it was not opened. Download it yourself."
         )
-
-
-def _source(name: str) -> Source:
-    if name not in SOURCES:
-        raise UnknownNameError(unknown("data set to fetch", name, SOURCES))
-    return SOURCES[name]
 
 
 def _complete(folder: Path, source: Source) -> bool:

@@ -30,9 +30,6 @@ def fingerprint(images: ImageSet | ImageFolder) -> Fingerprint:
     of every file count, and the content of `OPENED` files that are spread over the classes: all of
     a small folder, and of a large one enough to notice another version of the whole. The place of
     the folder and the times of its files do not count.
-
-    Raises:
-        DataError: If a file cannot be read.
     """
     labels = _hash([images.labels.astype("<i8").tobytes()])
     common: dict[str, str | int] = {"images": len(images), "labels": labels}

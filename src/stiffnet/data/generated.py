@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from stiffnet.data.chance import Purpose, uniforms
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import DataError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import DataError
+from stiffnet.registry import check_known
 
 SIDE = 32
 COUNT = 1000
@@ -23,13 +23,8 @@ def generated(split: str = "test", count: int = COUNT) -> ImageSet:
 
     Where the pattern begins, its colours and the noise over it are random, but a function of the
     split and the sample's index alone. No shift and no mirror turns one class into another.
-
-    Raises:
-        DataError: If `count` is below 1 or above a million.
-        UnknownNameError: If `split` is something else than ``"train"`` or ``"test"``.
     """
-    if split not in SPLITS:
-        raise UnknownNameError(unknown("split of generated images", split, SPLITS))
+    check_known("split of generated images", split, SPLITS)
     if not 1 <= count <= MOST:
         raise DataError(f"{count} images were asked for. Give 1 to {MOST:,}.")
     labels = np.arange(count) % len(CLASSES)

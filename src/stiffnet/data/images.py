@@ -1,8 +1,8 @@
 """Images in memory (or mapped from a file), and batches of them ready for a network."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,15 +104,8 @@ class ImageSet:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the given samples, varied at random and prepared for a network, with their labels.
 
-        What a sample looks like is a function of `seed`, `epoch` and its index alone.
-
-        Args:
-            preparation: What the network expects of its images.
-            augmentation: How they are varied.
-            indices: The samples of each batch, such as `order.epoch_batches` or some of its end.
-            seed: Of the run.
-            epoch: Number of the epoch.
-            workers: For the interface's sake: images in memory need no processes of their own.
+        What a sample looks like is a function of `seed`, `epoch` and its index alone. The
+        arguments are those of `ImageFolder.training_batches`; images in memory need no `workers`.
         """
         for chosen in indices:
             images, labels = _taken(self, chosen)
@@ -160,22 +153,6 @@ def _taken(source: ImageSet, chosen: npt.NDArray[np.int64]) -> tuple[Tensor, Ten
     return torch.from_numpy(images), torch.from_numpy(source.labels[chosen].astype(np.int64))
 
 
-class _InBatches(Protocol):
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def indices(self) -> list[Any]: ...
-
-
-B = TypeVar("B", bound=_InBatches)
-
-
-def part_of(batches: B, rank: int, ranks: int) -> B:
-    """Return the batches of one rank: whole ones, so that the ranks in turn give all in order."""
-    first, last = (len(batches.indices) * number // ranks for number in (rank, rank + 1))
-    return replace(batches, indices=batches.indices[first:last])
-
-
 def spread(labels: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
     """Return the indices, in order, of `limit` samples in which every class has its share.
 
@@ -194,11 +171,7 @@ def spread(labels: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
 def in_batches(
     labels: npt.NDArray[np.int64], batch_size: int, limit: int | None
 ) -> list[npt.NDArray[np.int64]]:
-    """Return the indices of each batch; the last one may be smaller.
-
-    Raises:
-        DataError: If `batch_size` or `limit` is below 1.
-    """
+    """Return the indices of each batch; the last one may be smaller."""
     for name, value in (("batch_size", batch_size), ("limit", limit)):
         if value is not None and value < 1:
             raise DataError(f"`{name}` is {value}, which leaves no image. Give 1 or more.")

@@ -1,10 +1,17 @@
 """Which samples come in which step of an epoch, and which of them are a rank's."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from stiffnet.data.chance import Purpose, uniforms
+from stiffnet.data.folder import FolderBatches
+from stiffnet.data.images import Batches
 from stiffnet.errors import DataError
+
+Ordered = Batches | FolderBatches
 
 
 def epoch_batches(
@@ -44,3 +51,10 @@ def share(batch: npt.NDArray[np.int64], rank: int, ranks: int) -> npt.NDArray[np
     if not 0 <= rank < ranks:
         raise DataError(f"`rank` is {rank} of {ranks} ranks. Give one from 0 to {ranks - 1}.")
     return np.array_split(batch, ranks)[rank]
+
+
+def part_of(batches: Ordered, rank: int, ranks: int) -> Ordered:
+    """Return the batches of one rank: whole ones, so that the ranks in turn give all in order."""
+    first, last = (len(batches.indices) * number // ranks for number in (rank, rank + 1))
+    own: Any = batches.indices[first:last]
+    return replace(batches, indices=own)

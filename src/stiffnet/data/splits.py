@@ -20,21 +20,13 @@ SHOWN = 5  # names of classes in a sentence
 
 
 def folder_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
-    """Open ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``.
-
-    Raises:
-        DataError: If one is missing, or cannot be used, or their classes differ.
-    """
+    """Open ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``."""
     train, test = (image_folder(split_folder(root, names)) for names in (TRAINING, TESTING))
     return train, agreeing(test, train.classes, f"{train.root}", f"{test.root}")
 
 
 def split_folder(root: str | Path, names: Sequence[str]) -> Path:
-    """Return the first folder in `root` that has one of these names.
-
-    Raises:
-        DataError: If there is none.
-    """
+    """Return the first folder in `root` that has one of these names; a DataError if none does."""
     top = Path(root)
     if not top.is_dir():
         raise DataError(f"{top} is not a folder. Give the one that holds `train` and `val`.")
@@ -50,11 +42,8 @@ def split_folder(root: str | Path, names: Sequence[str]) -> Path:
 def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
     """Return the test images with labels that count through `classes`: names are what is matched.
 
-    Args:
-        test: Images of any order of classes.
-        classes: Names that the network was, or will be, trained with.
-        here: What holds `classes`, for the message.
-        there: What holds `test`, for the message.
+    `classes` are those that the network was, or will be, trained with. The message says that `here`
+    holds them, and `there` the test images.
 
     Raises:
         DataError: If a class is in one of them only; it names all such classes, of both.
@@ -63,7 +52,7 @@ def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
     extra = [name for name in test.classes if name not in set(classes)]
     if missing or extra:
         only = [
-            f"only {place} has {_listed(names)}"
+            f"only {place} has {few(map(repr, names), SHOWN)}"
             for place, names in ((here, missing), (there, extra))
             if names
         ]
@@ -75,12 +64,3 @@ def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
     number = {name: label for label, name in enumerate(classes)}
     mapped = np.array([number[name] for name in test.classes], dtype=np.int64)
     return replace(test, labels=mapped[test.labels], classes=tuple(classes))
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Name a few.
-
-    >>> _listed(["cat", "dog"]), _listed(list("abcdefg"))
-    ("'cat', 'dog'", "'a', 'b', 'c', 'd', 'e' and 2 more")
-    """
-    return few(map(repr, names), SHOWN)

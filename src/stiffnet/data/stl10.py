@@ -6,8 +6,8 @@ import numpy as np
 
 from stiffnet.data.binary import class_names, folder_of, records
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import DataError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import DataError
+from stiffnet.registry import check_known
 
 SIDE = 96
 SPLITS = ("train", "test")
@@ -17,19 +17,13 @@ CLASSES = (
 
 
 def stl10(folder: str | Path, split: str = "test") -> ImageSet:
-    """Open one labelled split of STL-10.
+    """Open a labelled split of STL-10: 5,000 images to train, all folds together, or 8,000 to test.
 
-    Args:
-        folder: The folder with ``train_X.bin``, ``train_y.bin`` and so on, or the one that holds
-            `stl10_binary`. The classes' names are read from ``class_names.txt`` if it is there.
-        split: ``"train"`` (5,000 images, all folds together) or ``"test"`` (8,000).
-
-    Raises:
-        DataError: If a file is missing or cut short, or holds a label beyond 1 to 10.
-        UnknownNameError: If `split` is something else.
+    `folder` is the one with ``train_X.bin``, ``train_y.bin`` and so on, or the one that holds
+    `stl10_binary`; the classes' names are read from ``class_names.txt`` if it is there. A file that
+    is missing, is cut short or holds a label beyond 1 to 10 is refused.
     """
-    if split not in SPLITS:
-        raise UnknownNameError(unknown("split of STL-10", split, SPLITS))
+    check_known("split of STL-10", split, SPLITS)
     root = folder_of(folder, "stl10_binary")
     hint = (
         "`stl10:DIR` takes the folder with the official binary files, train_X.bin, train_y.bin, "

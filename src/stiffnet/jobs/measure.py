@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stiffnet.data import open_data
-from stiffnet.data.images import part_of
+from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
 from stiffnet.jobs.places import check_places, file_name, write

@@ -10,7 +10,8 @@ from torch import Tensor
 from stiffnet.data import open_data
 from stiffnet.data.fingerprint import fingerprint
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, part_of
+from stiffnet.data.images import ImageSet
+from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import StepError
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of

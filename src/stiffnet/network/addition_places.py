@@ -1,7 +1,5 @@
 """Where in the text of its block the addition of a step stands."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
@@ -12,22 +10,10 @@ from stiffnet.trajectory.places import Line, Met
 from stiffnet.trajectory.steps import Step
 
 
-@dataclass(frozen=True)
-class Found:
-    """The expression of a step, and the loops around it."""
+def spot_of(block: nn.Module, step: Step, met: Met | None) -> tuple[Spot, int]:
+    """Find the expression in which a step adds, and how many loops around it count their turns.
 
-    spot: Spot
-    turns: int
-    """How many loops around it count their turns."""
-
-
-def spot_of(block: nn.Module, step: Step, met: Met | None) -> Found:
-    """Find the expression in which a step adds.
-
-    Args:
-        block: The module in whose code it does.
-        step: The step.
-        met: Its addition, as it was met.
+    The step's addition was `met` in the code of `block`.
 
     Raises:
         Unreadable: If a gate cannot be called there; the message ends a sentence that says why.
@@ -50,17 +36,17 @@ def spot_of(block: nn.Module, step: Step, met: Met | None) -> Found:
         number=number,
         operand=step.increment_at.operand,
     )
-    return Found(spot, len(loops_around(method, method.additions[number])))
+    return spot, len(loops_around(method, method.additions[number]))
 
 
 def _method(block: nn.Module, met: Met) -> tuple[Method, Line]:
     """The innermost method of the block on the way to an addition, and where it went on there."""
     innermost, *outer = met.lines
-    method = method_of(type(block), [innermost.code])
+    method = method_of(type(block), innermost.code)
     if method is not None:
         return method, innermost
     for line in outer:
-        method = method_of(type(block), [line.code]) if line.own else None
+        method = method_of(type(block), line.code) if line.own else None
         if method is not None:
             if line.start is not None and line.end is not None:
                 try:

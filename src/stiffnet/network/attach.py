@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import NoStepsError, StepError, UnknownNameError
-from stiffnet.network.attach_proof import prove
+from stiffnet.network.attach_proof import Wish, prove
 from stiffnet.network.example import example_for
-from stiffnet.network.gate_places import Socket, Sockets, position_sockets, refusal, step_sockets
+from stiffnet.network.gate_places import Socket, position_sockets, refusal, step_sockets
 from stiffnet.network.gated_block import Gated, gates_of, keep_in_python, put, take_out
 from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
 from stiffnet.network.source_edits import Gate
 from stiffnet.network.where import Where
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known
 from stiffnet.trajectory.batch import as_arguments, resized
 from stiffnet.trajectory.steps import Step, steps_of_call
 from stiffnet.trajectory.wrappers import is_compiled, unwrap
@@ -95,8 +95,7 @@ def attach(
         [('layer4.0.step_size', 'eca', 5), ('layer4.1.step_size', 'eca', 5)]
     """
     _refuse_wrapped(model, "attach to")
-    if start not in STARTS:
-        raise UnknownNameError(unknown("start", start, STARTS))
+    check_known("start", start, STARTS)
     maker, options = _maker(module, options)
     args, kwargs = as_arguments(example_for(model) if example is None else example)
     args, kwargs = resized(args, SAMPLES), resized(kwargs, SAMPLES)
@@ -107,12 +106,12 @@ def attach(
         replace_norms(model, steps, make, args, kwargs, where)
         return model
     if named:
-        found = position_sockets(model, named, args, kwargs, where)
+        sockets, results = position_sockets(model, named, args, kwargs, where)
     else:
-        found = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
-    sockets = found.places
+        sockets, results = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
     gates = _gates(model, sockets, maker, start, options)
-    plans = _proved(model, found, gates, args, kwargs)
+    wishes = [socket.wish(gate) for socket, gate in zip(sockets, gates, strict=True)]
+    plans = _proved(model, sockets, wishes, args, kwargs, results)
     classes = {path: type(model.get_submodule(path)) for path in plans}
     try:
         for socket, gate in zip(sockets, gates, strict=True):
@@ -311,29 +310,29 @@ def _check(gate: nn.Module, socket: Socket) -> None:
 
 
 def _proved(
-    model: nn.Module, found: Sockets, gates: Sequence[nn.Module], args: Any, kwargs: Any
+    model: nn.Module,
+    sockets: Sequence[Socket],
+    wishes: Sequence[Wish],
+    args: Any,
+    kwargs: Any,
+    results: list[Tensor],
 ) -> dict[str, tuple[Gate, ...]]:
-    """Return the gates of every block, once it is proved that they are called where they should be.
-
-    Raises:
-        StepError: If some would not be; the message names them.
-    """
-    wishes = [place.wish(gate) for place, gate in zip(found.places, gates, strict=True)]
+    """Return the gates of every block; raise a StepError if some are not called as wanted."""
     try:
-        return prove(model, wishes, args, kwargs, found.results)
+        return prove(model, wishes, args, kwargs, results)
     except Unreadable as first:
         refused = {}
-        for place, wish in zip(found.places, wishes, strict=True):
+        for socket, wish in zip(sockets, wishes, strict=True):
             try:
-                prove(model, [wish], args, kwargs, found.results)
+                prove(model, [wish], args, kwargs, results)
             except Unreadable as reason:
-                kind = type(model.get_submodule(place.block)).__name__
-                refused[place.name] = f"{kind}: {reason}"
+                kind = type(model.get_submodule(socket.block)).__name__
+                refused[socket.name] = f"{kind}: {reason}"
         if not refused:
             raise StepError(
                 f"{type(model).__name__} cannot take all these modules: {first}."
             ) from first
-        kind = "step" if found.places[0].step else "position"
+        kind = "step" if sockets[0].step else "position"
         raise StepError(refusal("A module", kind, refused, len(wishes))) from first
 
 

@@ -33,8 +33,7 @@ class Wish:
 
     block: str
     gate: Gate
-    numbers: tuple[int, ...]
-    """The additions that it is for, in the order of a pass."""
+    numbers: tuple[int, ...]  # the additions that it is for, in the order of a pass
 
 
 def prove(
@@ -42,16 +41,9 @@ def prove(
 ) -> dict[str, tuple[Gate, ...]]:
     """Run the network with copies in the places of gates; return every block's gates.
 
-    Args:
-        model: Left as it was.
-        wishes: What is to be attached; where one gate is wanted for some turns of a loop only, the
-            turns are found here.
-        args: Of the pass.
-        kwargs: Of the pass.
-        expected: The results of the pass without these gates.
-
-    Raises:
-        Unreadable: If a gate would not be called as it should.
+    Where a gate is wanted for some turns of a loop only, the turns are found here. `expected` are
+    the results of the pass without the gates. The network is left as it was. Raises Unreadable if a
+    gate would not be called as it should.
     """
     by_block: dict[str, list[Wish]] = defaultdict(list)
     for wish in wishes:

@@ -33,12 +33,7 @@ def read_attention(text: str) -> list[tuple[str, dict[str, Option]]]:
 
 
 def attach_text(model: nn.Module, text: str, *, start: str) -> nn.Module:
-    """Attach what a text says, as in ``"asr:se+se,reduction=8"``; ``"none"`` says nothing.
-
-    Raises:
-        UnknownNameError: If there is no such module or option.
-        RecipeError: If the text cannot be read.
-    """
+    """Attach what a text says, as in ``"asr:se+se,reduction=8"``; ``"none"`` says nothing."""
     modules = [] if text == NONE else read_attention(text)
     for module, options in modules:
         for name in options.keys() & RESERVED:

@@ -4,7 +4,7 @@ Where the network runs on a larger input too, the axes that grow with it are pos
 stays is proven to be the channels. Where it does not, the layers that computed the rate tell.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -23,36 +23,26 @@ _MORE = (32, 64, 16)  # by how much width, height and depth grow: most networks'
 _MORE_TOKENS = 3
 
 
-def padded(tensor: Tensor) -> Tensor:
+def padded(value: Any) -> Any:
     """Make an image, a signal or a sequence of tokens a little larger along its positions."""
-    if tensor.is_floating_point() and tensor.ndim > 2:
-        return F.pad(tensor, [side for more in _MORE[: tensor.ndim - 2] for side in (0, more)])
-    if not tensor.is_floating_point() and tensor.ndim == 2:
-        return torch.cat([tensor, tensor[:, -1:].expand(-1, _MORE_TOKENS)], dim=1)
-    return tensor
+    if _is_map(value):
+        return F.pad(value, [side for more in _MORE[: value.ndim - 2] for side in (0, more)])
+    if isinstance(value, Tensor) and not value.is_floating_point() and value.ndim == 2:
+        return torch.cat([value, value[:, -1:].expand(-1, _MORE_TOKENS)], dim=1)
+    return value
 
 
-def doubled(tensor: Tensor) -> Tensor:
+def doubled(value: Any) -> Any:
     """Make an image or signal twice as large each way, for networks of fixed windows."""
-    if tensor.is_floating_point() and tensor.ndim > 2:
-        for axis in range(2, tensor.ndim):
-            tensor = torch.cat([tensor, tensor], dim=axis)
-    return tensor
+    return value.repeat(1, 1, *[2] * (value.ndim - 2)) if _is_map(value) else value
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 2
 
 
 LARGER = (padded, doubled)
 """Ways to make the input of a network larger, tried in this order."""
-
-
-def each(grow: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Make every tensor in nested arguments larger."""
-    if isinstance(value, Tensor):
-        return grow(value)
-    if type(value) in (tuple, list):
-        return type(value)(each(grow, item) for item in value)
-    if type(value) is dict:
-        return {key: each(grow, item) for key, item in value.items()}
-    return value
 
 
 def steady_axis(shape: tuple[int, ...], grown: tuple[int, ...]) -> int | None:
@@ -70,14 +60,11 @@ def steady_axis(shape: tuple[int, ...], grown: tuple[int, ...]) -> int | None:
 def channel_axis(shape: tuple[int, ...], branch: Iterable[nn.Module]) -> int | None:
     """Tell the axis of the channels by layers: 1, -1, or None where it cannot be told.
 
-    Layers of one kind have their channels along one axis. Where a branch has both kinds, their
-    widths say which axes can be the one. Tokens have their channels last, also where a linear layer
-    has mixed the tokens. Where both can be the axis of a map, the others are its height and width,
-    and images are mostly square.
-
-    Args:
-        shape: Of the rate, batch axis first.
-        branch: The modules that computed the rate, in the order in which they ran.
+    The rate's shape has the batch axis first; `branch` are the modules that computed it. Layers of
+    one kind have their channels along one axis. Where a branch has both kinds, their widths say
+    which axes can be the one. Tokens have their channels last, also where a linear layer has mixed
+    the tokens. Where both can be the axis of a map, the others are its height and width, and images
+    are mostly square.
     """
     if len(shape) < 3:
         return None

@@ -28,14 +28,10 @@ HOW = "Give `--classes FILE` with one class name per line, in the order of the n
 class Judging:
     """Whether a network can be judged on labelled data, and how."""
 
-    outputs: tuple[int, ...] | None
-    """The network's output for each class of the data; None if there are no such outputs."""
-    names: tuple[str, ...]
-    """Of the outputs, or of the data's classes if these are not outputs."""
-    told: str
-    """How it was decided, in a sentence."""
-    remarkable: bool = True
-    """The user should see that sentence."""
+    outputs: tuple[int, ...] | None  # the network's for each class of the data; None without such
+    names: tuple[str, ...]  # of the outputs, or of the data's classes if these are not outputs
+    told: str  # how it was decided, in a sentence
+    remarkable: bool = True  # the user should see that sentence
 
 
 @cache
@@ -78,9 +74,6 @@ def judging(
         width: How many logits the network gave for a sample; None if it gave none.
         said: What the user says of the outputs: their names, `DATA`, or nothing.
         folders: The data's classes are names of folders, so that numbers may be those of outputs.
-
-    Raises:
-        DataError: If what the user says does not fit the number of outputs.
     """
     if said is not None:
         _check_width(said if isinstance(said, ClassNames) else labels, width)

@@ -16,11 +16,7 @@ FRAMES = 16
 
 
 def example_for(model: nn.Module) -> Tensor:
-    """Make a batch that the network takes, of the size that it says or else a small one.
-
-    Raises:
-        StepError: If it takes none of those that were tried.
-    """
+    """Make a batch that the network takes, of the size that it says or else a small one."""
     tried = []
     for shape in _shapes(model):
         batch = _batch(model, shape)

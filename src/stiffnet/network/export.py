@@ -45,14 +45,10 @@ class ExportReport:
 
     path: Path
     kind: Literal["onnx", "program"]
-    random_error: float
-    """Largest difference of the outputs on random images, over the largest output of its batch."""
-    real_error: float | None
-    """The same on the images that were given; None where there were none."""
-    images: int
-    """That were given."""
-    opset: int | None = None
-    """Version of ONNX's operations."""
+    random_error: float  # largest difference on random images, over the batch's largest output
+    real_error: float | None  # the same on the images that were given; None where there were none
+    images: int  # that were given
+    opset: int | None = None  # version of ONNX's operations
 
 
 def export_onnx(
@@ -84,17 +80,13 @@ def export_onnx(
         StorageError: If the file cannot be written.
     """
     require_onnx()
-    refuse_replacing(path, "onnx")
-    _refuse_unready(model, [torch.float32])
     size = sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
     if size > LARGEST_ONNX:
         raise ExportError(
             f"{type(model).__name__} has {size / 2**30:.1f} GiB of weights, and an ONNX file holds "
             "at most 2. Write a torch.export program instead."
         )
-    check_writable(Path(path).parent)
-    own, shape = copy.deepcopy(model).cpu(), tuple(example.shape[1:])
-    program = _traced(own, shape)
+    own, program = _prepared(model, path, example, "onnx", [torch.float32])
     try:
         with _quietly():
             made: Any = torch.onnx.export(
@@ -116,7 +108,7 @@ def export_onnx(
             f"{type(model).__name__} can be written with opset {written}, and not with {opset}. "
             "Leave `opset` out, or ask for a version between 18 and torch's newest."
         )
-    random_error, real_error, images = _compared(own, run, shape, inputs, "ONNX file")
+    random_error, real_error, images = _compared(own, run, example, inputs, "ONNX file")
     made_file = atomic_write(path, content)
     return ExportReport(made_file, "onnx", random_error, real_error, images, written)
 
@@ -134,24 +126,10 @@ def export_program(
     It takes any number of images, and is read back and compared before the file is written. Load
     such a file only from where you trust it: torch's reader is not safe for files from others.
 
-    Args:
-        model: A network in evaluation mode.
-        path: File to write, usually ``.pt2``; an earlier one of ours is replaced, and nothing
-            else.
-        example: Images that it takes. Only their shape matters; none of them gets into the file.
-        inputs: Batches of real images to compare on.
-        facts: Text to keep in the file, by name.
-
-    Raises:
-        ExportError: If the network cannot be exported, the export differs from it, or the file is
-            somebody's.
-        StorageError: If the file cannot be written.
+    Arguments and errors are those of `export_onnx`, but that float64 will do too. The file is
+    usually called ``.pt2``.
     """
-    refuse_replacing(path, "program")
-    _refuse_unready(model, TOLERANCES)
-    check_writable(Path(path).parent)
-    own, shape = copy.deepcopy(model).cpu(), tuple(example.shape[1:])
-    program = _traced(own, shape)
+    own, program = _prepared(model, path, example, "program", TOLERANCES)
     stream = io.BytesIO()
     about = {ABOUT: json.dumps({**(facts or {}), **MARK}, indent=2)}
     try:
@@ -161,23 +139,34 @@ def export_program(
             run = torch.export.load(stream).module()
     except Exception as error:  # of many classes
         raise _cannot(model, "as a program", error) from error
-    random_error, real_error, images = _compared(own, run, shape, inputs, "program")
+    random_error, real_error, images = _compared(own, run, example, inputs, "program")
     written = atomic_write(path, stream.getvalue())
     return ExportReport(written, "program", random_error, real_error, images)
 
 
 def require_onnx() -> None:
-    """See that ONNX files can be made and checked, before long work that ends in one.
-
-    Raises:
-        StiffnetError: If a package is missing.
-    """
+    """See that ONNX files can be made and checked, before long work that ends in one."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise StiffnetError(
             f"ONNX files need {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'}"
             " not installed. Install with `pip install 'stiffnet[onnx]'`."
         )
+
+
+def _prepared(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    example: Tensor,
+    kind: Literal["onnx", "program"],
+    dtypes: Iterable[torch.dtype],
+) -> tuple[nn.Module, torch.export.ExportedProgram]:
+    """See that a network can be exported to a file, and read it: a copy of it, and its program."""
+    refuse_replacing(path, kind)
+    _refuse_unready(model, dtypes)
+    check_writable(Path(path).parent)
+    own = copy.deepcopy(model).cpu()
+    return own, _traced(own, tuple(example.shape[1:]))
 
 
 def _refuse_unready(model: nn.Module, dtypes: Iterable[torch.dtype]) -> None:
@@ -243,14 +232,15 @@ def _random(model: nn.Module, shape: tuple[int, ...], sizes: Iterable[int]) -> I
 def _compared(
     model: nn.Module,
     run: Callable[[Tensor], Any],
-    shape: tuple[int, ...],
+    example: Tensor,
     inputs: Iterable[Tensor],
     what: str,
 ) -> tuple[float, float | None, int]:
     """Return the errors on random and on real images, and the number of the latter."""
-    random_error, _ = _worst(model, run, _random(model, shape, BATCHES), what)
-    real_error, images = _worst(model, run, inputs, what)
-    return random_error, real_error if images else None, images
+    images = _random(model, tuple(example.shape[1:]), BATCHES)
+    random_error, _ = _worst(model, run, images, what)
+    real_error, count = _worst(model, run, inputs, what)
+    return random_error, real_error if count else None, count
 
 
 def _worst(

@@ -18,11 +18,7 @@ NAMES = {"onnx": "an ONNX file", "program": "a program"}
 
 
 def refuse_replacing(path: str | os.PathLike[str], kind: Kind) -> None:
-    """See that a file to be written is not there yet, or is an earlier export of the same kind.
-
-    Raises:
-        ExportError: If something else is there, which stays.
-    """
+    """See that nothing is where a file is to be written, or an earlier export of the same kind."""
     there = Path(path)
     if not os.path.lexists(there):
         return

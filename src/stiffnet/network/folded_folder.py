@@ -29,19 +29,14 @@ def write_folded(
 ) -> Path:
     """Write a folded network to a folder that `open_model` takes.
 
-    A new folder is whole or not there: it is written beside its place, under another name.
-
-    Args:
-        path: Folder to write to.
-        model: The folded network.
-        changes: Of its structure, as the fold's report lists them.
-        source: The network that was folded, as it was opened.
-        made_by: What folded it, besides what is known of the source.
+    A new folder is whole or not there: it is written beside its place, under another name. `source`
+    is the network that was folded, as it was opened; `changes` are those of its structure, as the
+    fold's report lists them, and `made_by` says what folded it, besides what is known of the
+    source.
 
     Raises:
         FoldError: If a network of that name could not be given its weights again.
         CheckpointError: If something given cannot be written down.
-        StorageError: If a file cannot be written.
     """
     options, folded = dict(source.options), None
     if isinstance(text := options.get("attention"), str):

@@ -3,52 +3,43 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import StepError
-from stiffnet.nested import tensors_in
+from stiffnet.nested import mapped, tensors_in
 from stiffnet.network.addition_places import spot_of
 from stiffnet.network.attach_proof import Wish
-from stiffnet.network.channel_axis import LARGER, channel_axis, each, steady_axis
+from stiffnet.network.channel_axis import LARGER, channel_axis, steady_axis
 from stiffnet.network.gated_block import gate_name, gates_of, original_class
 from stiffnet.network.method_source import Unreadable, owner_of
 from stiffnet.network.positions import Position
 from stiffnet.network.source_edits import EVERY, Gate, Spot
 from stiffnet.network.where import Where, chosen
 from stiffnet.trajectory.places import Line, Met, Places
-from stiffnet.trajectory.steps import Step
+from stiffnet.trajectory.steps import Step, run_on
 from stiffnet.trajectory.wrappers import plain_run
-from stiffnet.words import few, first_line
+from stiffnet.words import few
 
 
 @dataclass(frozen=True, eq=False)
 class Socket:
     """A place that takes a gate."""
 
-    name: str
-    """Of the step or position."""
-    block: str
-    """Path of the module that gets the gate as a child."""
-    child: str
-    """What the gate will be called there."""
-    nth: int
-    """Which of the block's steps it is."""
-    group: int
-    """Its stage; for positions, the run of maps of one shape."""
-    shape: tuple[int, ...]
-    """Of the rate, batch axis first."""
-    axis: int
-    """Of the channels."""
+    name: str  # of the step or position
+    block: str  # path of the module that gets the gate as a child
+    child: str  # what the gate will be called there
+    nth: int  # which of the block's steps it is
+    group: int  # its stage; for positions, the run of maps of one shape
+    shape: tuple[int, ...]  # of the rate, batch axis first
+    axis: int  # of the channels
     spot: Spot
-    numbers: tuple[int, ...] = ()
-    """The additions of a pass that are this step's: several where its block runs several times."""
+    numbers: tuple[int, ...] = ()  # its additions in a pass; several if its block runs repeatedly
     step: Step | None = None
-    dtype: torch.dtype | None = None
-    """Of the rate; None where the block's weights tell."""
+    dtype: torch.dtype | None = None  # of the rate; None where the block's weights tell
 
     @property
     def channels(self) -> int:
@@ -61,22 +52,14 @@ class Socket:
         return Wish(self.block, Gate(self.child, self.nth, self.spot, with_state), self.numbers)
 
 
-@dataclass(frozen=True)
-class Sockets:
-    """Places that were chosen, and what the network gave when they were looked at."""
-
-    places: tuple[Socket, ...]
-    results: list[Tensor]
+Sockets = tuple[list[Socket], list[Tensor]]
+"""Places that were chosen, and what the network gave when they were looked at."""
 
 
 def step_sockets(
     model: nn.Module, found: Sequence[Step], args: Any, kwargs: Any, where: Where
 ) -> Sockets:
-    """Look at the steps that `where` chooses.
-
-    Raises:
-        StepError: If it chooses none, or one that cannot take a gate.
-    """
+    """Look at the steps that `where` chooses; raise a StepError if one cannot take a gate."""
     picked = chosen(found, where, kind="step", network=type(model).__name__)
     wanted = set(picked)
     paths = list(dict.fromkeys(step.module for step in picked))
@@ -98,24 +81,16 @@ def step_sockets(
                 refused |= {step.name: f"{kind}: {reason}" for step in asked}
     if refused:
         raise StepError(refusal("A module", "step", refused, len(picked)))
-    places = [sockets[step.name] for step in picked if step.name in sockets]
-    return Sockets(tuple(places), results)
+    return [sockets[step.name] for step in picked if step.name in sockets], results
 
 
 _Additions = Mapping[tuple[str, int], Met]
 
 
 def _met(model: nn.Module, paths: list[str], args: Any, kwargs: Any) -> tuple[_Additions, Any]:
-    """Run the network once, in evaluation, and meet the additions of some of its modules.
-
-    Raises:
-        StepError: If it cannot be run on these arguments.
-    """
+    """Run the network once, in evaluation, and meet the additions of some of its modules."""
     with plain_run(model), Places(model, paths) as places:
-        try:
-            result = model(*args, **kwargs)
-        except Exception as error:
-            raise StepError(_cannot_run(model, args, kwargs, error)) from error
+        result = run_on(model, args, kwargs)
     return places.met, [tensor.detach().clone() for tensor in tensors_in(result)]
 
 
@@ -124,7 +99,7 @@ def _met_on_more(model: nn.Module, paths: list[str], args: Any, kwargs: Any) -> 
     for larger in LARGER:
         with plain_run(model), Places(model, paths) as places:
             try:
-                model(*each(larger, args), **each(larger, kwargs))
+                model(*mapped(args, larger), **mapped(kwargs, larger))
             except Exception:  # noqa: S112  # made for one size
                 continue
         return places.met
@@ -159,11 +134,7 @@ def _steps_by_place(own: Sequence[Step], met: _Additions) -> Iterator[_Group]:
 def _socket(
     model: nn.Module, group: _Group, asked: list[Step], met: _Additions, grown: _Additions
 ) -> Socket:
-    """Look at the place of a step.
-
-    Raises:
-        Unreadable: If it cannot take a gate.
-    """
+    """Look at the place of a step; raise Unreadable if it cannot take a gate."""
     step = group.steps[0]
     if len(asked) < len(group.steps):
         names = ", ".join(repr(other.name) for other in group.steps)
@@ -174,12 +145,11 @@ def _socket(
         raise Unreadable("its first axis does not count the samples")
     block = model.get_submodule(step.module)
     at = (step.module, step.increment_at.number)
-    place = spot_of(block, step, met.get(at))
-    if group.repeated and not place.turns:
+    spot, loops = spot_of(block, step, met.get(at))
+    if group.repeated and not loops:
         raise Unreadable("the expression in which it adds runs several times, in no loop around it")
-    spot = place.spot
     if group.repeated:
-        spot = Spot(spot.depth, spot.method, spot.kind, spot.number, spot.operand, EVERY)
+        spot = replace(spot, loop=EVERY)
     shape = met[at].shapes[spot.operand]
     larger = grown.get(at)
     if larger is not None and larger.lines != met[at].lines:  # the code went another way there
@@ -200,11 +170,7 @@ def _socket(
 
 
 def _axis(model: nn.Module, step: Step, shape: tuple[int, ...], grown: Met | None) -> int:
-    """Tell along which axis the channels of a rate lie.
-
-    Raises:
-        Unreadable: If that cannot be told.
-    """
+    """Tell along which axis the channels of a rate lie, or raise Unreadable."""
     proven = grown and steady_axis(shape, grown.shapes[step.increment_at.operand])
     if proven:
         return proven
@@ -220,11 +186,7 @@ def _axis(model: nn.Module, step: Step, shape: tuple[int, ...], grown: Met | Non
 
 
 def child_name(block: nn.Module, nth: int) -> str:
-    """Name the next gate on the nth step of a block.
-
-    Raises:
-        Unreadable: If the block has something else of that name.
-    """
+    """Name the next gate on the nth step of a block; raise Unreadable if the name is taken."""
     there = sum(gate.nth == nth for gate in gates_of(block))
     name = gate_name(nth, there)
     if hasattr(block, name):
@@ -235,11 +197,7 @@ def child_name(block: nn.Module, nth: int) -> str:
 def position_sockets(
     model: nn.Module, named: Sequence[Position], args: Any, kwargs: Any, where: Where
 ) -> Sockets:
-    """Look at the named positions that `where` chooses.
-
-    Raises:
-        StepError: If it chooses none, or one that does not run or has no channels.
-    """
+    """Look at the positions that `where` chooses; raise a StepError if one cannot take a gate."""
     picked = chosen(named, where, kind="position", network=type(model).__name__)
     shapes, results = _shapes(model, picked, args, kwargs)
     sockets: list[Socket] = []
@@ -252,7 +210,7 @@ def position_sockets(
             refused[position.name] = str(reason)
     if refused:
         raise StepError(refusal("A module", "position", refused, len(picked)))
-    return Sockets(tuple(sockets), results)
+    return sockets, results
 
 
 def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) -> Socket:
@@ -261,7 +219,7 @@ def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) 
     if len(shape) < 3:
         raise Unreadable("what is there is not a batch of maps")
     last = before[-1] if before else None
-    kind = original_class(block)
+    depth = owner_of(original_class(block), "forward")
     return Socket(
         name=position.name,
         block=position.name,
@@ -270,11 +228,7 @@ def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) 
         group=0 if last is None else last.group + (last.shape != shape),
         shape=shape,
         axis=channel_axis(shape, [block]) or 1,
-        spot=Spot(
-            owner_of(kind, "forward"),
-            "forward",
-            "result" if position.side == "output" else "argument",
-        ),
+        spot=Spot(depth, "forward", "result" if position.side == "output" else "argument"),
     )
 
 
@@ -292,10 +246,7 @@ def _shapes(
 
             block = model.get_submodule(position.name)
             hooks.enter_context(block.register_forward_hook(hook, prepend=True))
-        try:
-            result = model(*args, **kwargs)
-        except Exception as error:
-            raise StepError(_cannot_run(model, args, kwargs, error)) from error
+        result = run_on(model, args, kwargs)
     return shapes, [tensor.detach().clone() for tensor in tensors_in(result)]
 
 
@@ -304,20 +255,9 @@ def refusal(what: str, kind: str, refused: Mapping[str, str], of: int) -> str:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in refused.items():
         by_reason[reason].append(repr(name))
-    parts = []
-    for reason, names in by_reason.items():
-        parts.append(f"{few(names)} ({reason.rstrip('.')})")
+    parts = [f"{few(names)} ({reason.rstrip('.')})" for reason, names in by_reason.items()]
     kinds = kind + ("s" if of > 1 else "")
     return (
         f"{what} cannot be attached to {len(refused)} of {of} {kinds}: {'; '.join(parts)}. "
         "Nothing was changed; choose others with `where=`."
-    )
-
-
-def _cannot_run(model: nn.Module, args: Any, kwargs: Any, error: Exception) -> str:
-    shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
-    reason = first_line(error)
-    return (
-        f"{type(model).__name__} cannot be run on inputs of shape {shapes}: {reason}. "
-        "Give an `example` that the network takes."
     )

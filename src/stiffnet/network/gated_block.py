@@ -29,10 +29,8 @@ gate on one step ``step_size_2``."""
 class Plan:
     """The gates of one block, and the code that they are called in."""
 
-    gates: tuple[Gate, ...]
-    """In the order in which they were attached."""
-    sources: tuple[str, ...] = ()
-    """Of the texts of the changed methods, in the order of `methods`: what they were then."""
+    gates: tuple[Gate, ...]  # in the order in which they were attached
+    sources: tuple[str, ...] = ()  # digests of the methods' texts as they were then, in order
 
     @property
     def methods(self) -> list[tuple[int, str]]:
@@ -70,11 +68,7 @@ class Gated:
             yield (layers[0] if again == 1 else f"{layers[0]}, call {again}"), item
 
     def gate_in_loop(self, key: tuple[Any, ...], turn: Turn, rate: Any, state: Any = None) -> Any:
-        """Call the gates of one turn of a loop.
-
-        Raises:
-            StepError: If the loop did not take this turn when they were attached.
-        """
+        """Call the gates of one turn of a loop, if it took that turn when they were attached."""
         here = [
             gate
             for gate in self.gated_plan.gates
@@ -144,8 +138,7 @@ _MADE: WeakValueDictionary[tuple[type, Plan], type] = WeakValueDictionary()
 def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, type[Any]]:
     """Make the class of blocks of some class with gates, and the plan that it follows.
 
-    Raises:
-        Unreadable: If the source of a method cannot be had or changed.
+    Raises Unreadable if the source of a method cannot be had or changed.
     """
     if issubclass(original, fx.GraphModule):
         raise Unreadable(
@@ -234,11 +227,7 @@ def _rebuilt(original: type[nn.Module], plan: Plan) -> nn.Module:
 
 
 def put(block: nn.Module, gates: tuple[Gate, ...]) -> None:
-    """Give a block the class that calls these gates, and no others.
-
-    Raises:
-        Unreadable: If that cannot be done.
-    """
+    """Give a block the class that calls these gates, and no others, or raise Unreadable."""
     _, block.__class__ = gated(original_class(block), gates)
 
 

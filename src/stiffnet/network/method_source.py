@@ -12,7 +12,7 @@ import functools
 import inspect
 import linecache
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, TypeGuard
@@ -38,15 +38,11 @@ class Unreadable(Exception):
 class Method:
     """A method of a class, as text."""
 
-    owner: type[nn.Module]
-    """The class in whose body it is."""
+    owner: type[nn.Module]  # the class in whose body it is
     name: str
-    function: FunctionType
-    """Without its decorators."""
-    text: str
-    """Its lines where they are in their file, behind headers that stand for what is around them."""
-    shift: int
-    """How many lines lower it is in the text than in its file."""
+    function: FunctionType  # without its decorators
+    text: str  # its lines at their places in the file, behind headers for what is around them
+    shift: int  # how many lines lower it is in the text than in its file
 
     @functools.cached_property
     def tree(self) -> ast.FunctionDef:
@@ -79,11 +75,7 @@ class Method:
         return named[0].arg
 
     def addition_at(self, start: Place, end: Place) -> int:
-        """Return the number of the addition that stands at a place in the file.
-
-        Raises:
-            Unreadable: If what stands there is none.
-        """
+        """Return the number of the addition at a place in the file, or raise Unreadable."""
         start, end = (start[0] + self.shift, start[1]), (end[0] + self.shift, end[1])
         for number, node in enumerate(self.additions):
             # Python moves the beginning of a call that is spread over lines, never its end
@@ -93,12 +85,7 @@ class Method:
         raise Unreadable("it adds in an expression that cannot be taken apart")
 
     def changed(self, text: str, label: str) -> Callable[..., Any]:
-        """Make the method of a changed text, decorated as it was.
-
-        Args:
-            text: `text`, changed.
-            label: Tells this change from others of the method.
-        """
+        """Make the method of a changed text, decorated as it was; `label` names the change."""
         old = self.function
         filename = f"<stiffnet {label}: {self.owner.__qualname__}.{self.name}>"
         code = _code(text, filename, old.__code__)
@@ -118,30 +105,23 @@ class Method:
         return made
 
 
-def method_of(kind: type[nn.Module], codes: Iterable[CodeType]) -> Method | None:
-    """Find the first of some codes that is a method of a class, or lies inside one.
+def method_of(kind: type[nn.Module], code: CodeType) -> Method | None:
+    """Find the method of a class that has this code, or that has it in a function inside.
 
-    Args:
-        kind: The class of a block.
-        codes: Of functions, the innermost first.
-
-    Raises:
-        Unreadable: If it is one whose source cannot be had.
+    Raises Unreadable if its source cannot be had.
     """
-    for code in codes:
-        for owner in kind.__mro__:
-            for name, value in owner.__dict__.items():
-                function = _unwrapped(value, code)
-                if function is not None and function is _innermost(value, name):
-                    return _read(owner, name, function)
+    for owner in kind.__mro__:
+        for name, value in owner.__dict__.items():
+            function = _unwrapped(value, code)
+            if function is not None and function is _innermost(value, name):
+                return _read(owner, name, function)
     return None
 
 
 def method_of_class(kind: type[nn.Module], depth: int, name: str) -> Method:
     """Read a method of a class, or of the base at some depth of its method resolution order.
 
-    Raises:
-        Unreadable: If there is none, or its source cannot be had.
+    Raises Unreadable if there is none, or its source cannot be had.
     """
     owner = kind.__mro__[depth] if depth < len(kind.__mro__) else kind
     function = _innermost(owner.__dict__.get(name), name)

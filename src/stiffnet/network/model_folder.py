@@ -116,26 +116,17 @@ def write_folder(
     """Write `model` to the folder `path`: the weights first, the manifest last.
 
     Each file is replaced in one go, and a folder without its manifest is not a model. A crash
-    between the two files of a folder that held another model leaves one that `read_folder`
-    refuses, never one that mixes the two.
+    between the two files of a folder that held another model leaves one that `read_folder` refuses,
+    never one that mixes the two.
 
-    Args:
-        path: Folder to write to; made if it is not there.
-        model: Network whose parameters and buffers are kept, or its state dict. Shared tensors
-            are stored once.
-        name: What `stiffnet.create_model` builds it from, such as ``"resnet20_cifar"``.
-        options: Constructor options, such as ``{"num_classes": 10}``.
-        classes: Name of each class, in the order of the logits.
-        preparation: What the network expects of its images.
-        made_by: Where the weights come from: command, data, seed, epochs, accuracy.
-        form: ``"train"``, as the backbone is trained, or ``"folded"``. Folded weights also say so
-            themselves, and what made them, in the metadata of their file; those of a run depend
-            on nothing but their numbers.
-        parts: Further files of the folder by name; they are sealed like the weights.
+    `create_model` builds the network from `name` and `options`. `classes` are in the order of the
+    logits, `made_by` says where the weights come from: command, data, seed, epochs, accuracy.
+    Tensors that are shared are stored once. Folded weights also say that they are, and what made
+    them, in the metadata of their file; those of a run depend on nothing but their numbers. Further
+    `parts` are sealed like the weights.
 
     Raises:
         CheckpointError: If something given cannot be written down, such as a NaN.
-        StorageError: If a file cannot be written.
     """
     folder = Path(path)
     state = model.state_dict() if isinstance(model, nn.Module) else model

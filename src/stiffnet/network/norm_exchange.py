@@ -36,11 +36,7 @@ def replace_norms(
     kwargs: Any,
     where: Where,
 ) -> None:
-    """Exchange the norms that `where` chooses, by their names or by those of their steps.
-
-    Raises:
-        StepError: If it chooses none, or one that cannot be exchanged.
-    """
+    """Exchange the norms that `where` chooses, by their names or by those of their steps."""
     with plain_run(model), Watch(model, (args, kwargs)) as watch:
         model(*args, **kwargs)
     norms = [_Norm(name) for name in replaceable_norms(model, watch.frames, found)]
@@ -94,12 +90,7 @@ def replaced_norms(model: nn.Module) -> list[str]:
 
 
 def put_back(model: nn.Module, only: type[nn.Module] = nn.Module) -> None:
-    """Exchange modules that took the place of norms for those norms, with today's tensors.
-
-    Args:
-        model: The network.
-        only: Class of the modules that are exchanged.
-    """
+    """Exchange modules of one class for the norms whose places they took, with today's tensors."""
     there = [model.get_submodule(path) for path in replaced_norms(model)]
     modules: list[Any] = [module for module in there if isinstance(module, only)]
     _exchange(model, {module: module.to_norm() for module in modules})
@@ -115,13 +106,7 @@ def _exchange(model: nn.Module, new: dict[nn.Module, nn.Module]) -> None:
 def replaceable_norms(
     model: nn.Module, frames: Sequence[Frame], steps: Sequence[Step]
 ) -> list[str]:
-    """Paths of the batch norms of maps, without those of shortcuts and of attention modules.
-
-    Args:
-        model: The network.
-        frames: What one pass of it did.
-        steps: Its residual steps; none where it has none.
-    """
+    """Paths of the batch norms of maps, without those of shortcuts and of attention modules."""
     left_out = [path for step in steps for path in shortcut_modules(step, frames)]
     left_out += [path for path, module in model.named_modules() if isinstance(module, Attention)]
     ran = {frame.path: _first_shape(frame) for frame in frames}

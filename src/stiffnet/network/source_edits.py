@@ -35,32 +35,23 @@ EVERY: Turn = (-1,)
 class Spot:
     """Where in the code of a class a gate is called."""
 
-    depth: int
-    """Which class of its method resolution order has the method."""
+    depth: int  # which class of its method resolution order has the method
     method: str
-    kind: Kind
-    """On an operand of an addition, on what is returned, or on the first argument."""
-    number: int = 0
-    """Which of the additions in the method's text it is."""
-    operand: int = 0
-    """Which operand of the addition is the rate."""
-    loop: Turn | None = None
-    """In which iteration of the loops around the addition; None where there is one gate for all."""
+    kind: Kind  # on an operand of an addition, on what is returned, or on the first argument
+    number: int = 0  # which of the additions in the method's text it is
+    operand: int = 0  # which operand of the addition is the rate
+    loop: Turn | None = None  # of the loops around the addition; None where one gate is for all
 
 
 @dataclass(frozen=True)
 class Gate:
     """One gate in the code of a block."""
 
-    child: str
-    """Name of the gate among the block's children."""
-    nth: int
-    """Which of the block's steps it is on, from 0."""
+    child: str  # name of the gate among the block's children
+    nth: int  # which of the block's steps it is on, from 0
     spot: Spot
-    with_state: bool = False
-    """It is called with the state too."""
-    turns: tuple[Turn, ...] = ()
-    """Of one in a loop: all turns that the loop took, with a gate or without."""
+    with_state: bool = False  # it is called with the state too
+    turns: tuple[Turn, ...] = ()  # of one in a loop: all that it took, with a gate or without
 
 
 @dataclass
@@ -100,8 +91,7 @@ class _Text:
 def with_gates(method: Method, gates: Sequence[Gate]) -> str:
     """Put the calls of gates into the text of their method; later gates around earlier ones.
 
-    Raises:
-        Unreadable: If a call cannot be put where it should be.
+    Raises Unreadable if a call cannot be put where it should be.
     """
     text = _Text([line.encode() for line in lines_of(method.text)])
     by_spot: dict[tuple[Kind, int, int], list[Gate]] = defaultdict(list)
@@ -133,8 +123,7 @@ class _Call:
 
     owner: str
     gates: Sequence[Gate]
-    temporary: str
-    """A name for the state, where the code has none."""
+    temporary: str  # a name for the state, where the code has none
     indices: Sequence[str]
 
     @property

@@ -54,17 +54,9 @@ class _Convolution:
 def stem_warning(model: nn.Module | str, image_size: int) -> str | None:
     """Say whether a network is made for larger images than it will get, and which one fits.
 
-    The network is followed through one pass of shapes, without arithmetic, and left as it was.
-
-    Args:
-        model: A network that takes images, or its name: timm's, ours, or ``torchvision:NAME``.
-        image_size: Side of the images as the network gets them, after any resizing.
-
-    Returns:
-        A warning with its remedy, or None if nothing is wrong or nothing can be said.
-
-    Raises:
-        UnknownNameError: If nothing is called `model`.
+    The network, or the one of that name, is followed through one pass of shapes, without
+    arithmetic, and left as it was. `image_size` is the side of the images after any resizing. None
+    is returned if nothing is wrong, or nothing can be said.
 
     Example:
         >>> "Use resnet50_small" in stem_warning("resnet50", 32)

@@ -28,22 +28,15 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
     """Run some images and return what each attached module multiplied their rates with.
 
     A module's value for an image and a channel is the number that, multiplied with the rate, comes
-    closest to what the module made of it, in the sense of least squares over the positions:
-    exactly its gate where that is one number a channel, a weighted mean where it differs between
-    positions. It is NaN where the rate is zero everywhere.
+    closest to what the module made of it, in the sense of least squares over the positions: exactly
+    its gate where that is one number a channel, a weighted mean where it differs between positions.
+    It is NaN where the rate is zero everywhere.
 
-    Args:
-        model: A network with attached modules; it is run in evaluation mode and left as it was.
-        batches: Images and labels, as data sets give them.
-
-    Returns:
-        For each step or position a float32 tensor of shape (images, channels), on the CPU.
-
-    Raises:
-        StepError: If nothing is attached that multiplies a rate.
+    The network is run in evaluation mode and left as it was; `batches` are images and labels. For
+    each step or position there is a float32 tensor of shape (images, channels), on the CPU.
     """
     found: dict[str, list[Tensor]] = {}
-    with plain_run(model), torch.no_grad():
+    with plain_run(model):
         handles = [
             module.register_forward_hook(partial(_take, found.setdefault(name, [])))
             for name, module in choosers(model).items()
@@ -77,21 +70,12 @@ def choosers(model: nn.Module) -> dict[str, Attention]:
 
 
 def write_values(folder: Path, epoch: int, values: Mapping[str, Tensor]) -> Path:
-    """Keep the values of an epoch.
-
-    Raises:
-        StorageError: If they could not be written.
-    """
+    """Keep the values of an epoch."""
     return atomic_write(folder / f"epoch-{epoch:04d}.safetensors", save(dict(values)))
 
 
 def read_values(folder: Path) -> dict[int, dict[str, Tensor]]:
-    """Return the values of each epoch that a folder has, in the order of the epochs.
-
-    Raises:
-        CorruptFileError: If a file is damaged.
-        StorageError: If one cannot be read.
-    """
+    """Return the values of each epoch that a folder has, in the order of the epochs."""
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     found = {epoch: file for file in files if (epoch := epoch_of(file)) is not None}
     return {epoch: _tensors(found[epoch]) for epoch in sorted(found)}

@@ -71,11 +71,7 @@ class Average:
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state_dict` gave; nothing changes unless all of it belongs here.
-
-        Raises:
-            CheckpointError: If a name or a shape is not the network's.
-        """
+        """Take back what `state_dict` gave; nothing changes unless all of it belongs here."""
         own = self.state_dict()
         for name in [*own, *state]:
             if name not in own or name not in state or own[name].shape != state[name].shape:

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,8 +76,7 @@ class Checkpoint:
 def write_checkpoint(folder: Path, about: About, tensors: Tensors, state: State) -> Path:
     """Write a checkpoint, then remove those that are neither new nor best.
 
-    Raises:
-        StorageError: If it could not be written; the older ones are untouched then.
+    Where it could not be written, the older ones are untouched.
     """
     parts = {
         OPTIMIZER: _packed(tensors.optimizer),
@@ -110,8 +109,7 @@ def write_model(
 ) -> None:
     """Write a model folder of this run, in place of one that it wrote before, if any.
 
-    Raises:
-        StorageError: If it could not be written, or something else is there, which stays.
+    Something else in its place stays, and is refused.
     """
     if not is_of(path, about.identity.run) and _is_taken(path):
         raise StorageError(
@@ -132,37 +130,37 @@ def write_model(
     )
 
 
-def discard(folder: Path) -> None:
+def discard(folder: Path, parts: Sequence[str] = PARTS) -> None:
     """Remove the files of a model folder that a run wrote, and the folder if it is empty then.
 
     Other files stay. The manifest goes first, so that nothing that is being
     removed looks whole, and last the file that says whose it is.
     """
-    if folder.is_symlink() or not folder.is_dir():
+    if not is_folder(folder):
         return
-    for part in PARTS:
+    for part in parts:
         with contextlib.suppress(OSError):
             os.unlink(folder / part)
-    sweep_temporaries(folder, PARTS)
+    sweep_temporaries(folder, parts)
     with contextlib.suppress(OSError):
         os.rmdir(folder)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there itself, and not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
 def _is_taken(path: Path) -> bool:
     """Whether something is there that an empty folder is not."""
-    if path.is_symlink() or not path.is_dir():
+    if not is_folder(path):
         return os.path.lexists(path)
     sweep_temporaries(path, [RUN])  # that a killed run left
     return any(path.iterdir())
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Verify a checkpoint and return what it holds; each part is read once.
-
-    Raises:
-        CheckpointError: If it is damaged, or was never finished.
-        StorageError: If it cannot be read.
-    """
+    """Verify a checkpoint and return what it holds; each part is read once."""
     _, parts = read_parts(path)
     missing = {OPTIMIZER, STATE, RECIPE, RUN} - set(parts)
     if missing:
@@ -219,10 +217,7 @@ def finished_folders(folder: Path) -> list[Path]:
 def newest_whole(folder: Path, run: str = "") -> tuple[Checkpoint | None, list[str]]:
     """Return the newest checkpoint that is as it was written, and what is wrong with newer ones.
 
-    Damaged ones are set aside under another name.
-
-    Raises:
-        CorruptFileError: If there are checkpoints, and all of them are damaged.
+    Damaged ones are set aside under another name. If all are damaged, a CorruptFileError is raised.
     """
     faults: dict[Path, str] = {}
     for path in checkpoints(folder, run):
@@ -258,9 +253,14 @@ def prune(folder: Path, state: State, run: str = "") -> None:
 def sweep(folder: Path, run: str = "") -> None:
     """Remove what a killed run left half written in its folder of checkpoints."""
     for path in _folders(folder):
-        if is_of(path, run) and not (path / MANIFEST).exists():
-            discard(path)
-            continue
+        sweep_model(path, run)
+
+
+def sweep_model(path: Path, run: str) -> None:
+    """Remove what a killed run left half written in a model folder, and one that is empty."""
+    if is_of(path, run) and not (path / MANIFEST).exists():
+        discard(path)
+    elif is_folder(path):
         sweep_temporaries(path, PARTS)
         with contextlib.suppress(OSError):
             os.rmdir(path)  # one in which nothing was written yet
@@ -269,15 +269,16 @@ def sweep(folder: Path, run: str = "") -> None:
 def discard_all(folder: Path, run: str) -> None:
     """Remove every checkpoint of a run, and their folder if it is empty then."""
     sweep(folder, run)
-    for path in _own(folder, run):
-        discard(path)
+    for path in (*_folders(folder), *_folders(folder, DAMAGED)):
+        if is_of(path, run):
+            discard(path)
     with contextlib.suppress(OSError):  # a link, or something of somebody else's is in it
         os.rmdir(folder)
 
 
 def strangers(folder: Path, run: str) -> list[Path]:
     """Return what is in a folder of checkpoints and is not of the run."""
-    if folder.is_symlink() or not folder.is_dir():
+    if not is_folder(folder):
         return [folder] if os.path.lexists(folder) else []
     named = {*_folders(folder), *_folders(folder, DAMAGED)}
     return [
@@ -289,7 +290,7 @@ def strangers(folder: Path, run: str) -> list[Path]:
 
 def strange_files(folder: Path, run: str) -> list[Path]:
     """Return what is in a model folder beside what the run wrote there, finished or not."""
-    if folder.is_symlink() or not folder.is_dir():
+    if not is_folder(folder):
         return [folder] if os.path.lexists(folder) else []
     own = PARTS if is_of(folder, run) else ()
     strange = [
@@ -300,22 +301,14 @@ def strange_files(folder: Path, run: str) -> list[Path]:
     return strange if own or not strange else [folder]
 
 
-def _own(folder: Path, run: str) -> list[Path]:
-    """Return the checkpoints of a run, whole and damaged ones."""
-    return [path for path in (*_folders(folder), *_folders(folder, DAMAGED)) if is_of(path, run)]
-
-
 def _folders(folder: Path, prefix: str = "") -> list[Path]:
     """Return the folders that are named as we name checkpoints; links are none."""
-    if folder.is_symlink() or not folder.is_dir():
-        return []
     return [
         path
-        for path in folder.iterdir()
+        for path in (folder.iterdir() if is_folder(folder) else ())
         if (found := re.fullmatch(f"{prefix}{NAME.pattern}{'.*' if prefix else ''}", path.name))
         and checkpoint_name(int(found["epoch"]), int(found["step"])) in path.name
-        and path.is_dir()
-        and not path.is_symlink()
+        and is_folder(path)
     ]
 
 

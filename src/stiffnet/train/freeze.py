@@ -96,11 +96,7 @@ def _refuse_one_pass(loader: Iterable[tuple[Tensor, Tensor]]) -> None:
 
 
 def _read_again(loader: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches once more; a loader that has none left would undo what was learnt, or nothing.
-
-    Raises:
-        DataError: If there are no images this time.
-    """
+    """The batches once more; a loader that has none left would undo what was learnt, or nothing."""
     images = 0
     for batch in loader:
         images += len(batch[0])
@@ -126,12 +122,10 @@ def _means(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> dict[st
             counts[step] = counts[step] + known.sum(0) if step in counts else known.sum(0)
     if not images:
         raise DataError("The loader gave no images to take the mean over. Give one that does.")
-    return {step: _mean(total, counts[step]) for step, total in sums.items()}
-
-
-def _mean(total: Tensor, count: Tensor) -> Tensor:
-    """Mean by channel; 1 for a channel that is zero on all images, whatever its gate was."""
-    return torch.where(count > 0, total / count.clamp(min=1), 1.0)
+    return {  # 1 for a channel that is zero on all images, whatever its gate was
+        step: torch.where(counts[step] > 0, total / counts[step].clamp(min=1), 1.0)
+        for step, total in sums.items()
+    }
 
 
 def _fine_tune(

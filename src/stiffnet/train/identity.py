@@ -6,7 +6,7 @@ or replaces is only what it wrote itself.
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -55,11 +55,7 @@ class _File(Struct, forbid_unknown_fields=True):
 
 
 def new_identity(lesson: Lesson) -> Identity:
-    """Return the identity of a run that begins now.
-
-    Raises:
-        DataError: If a file of the data cannot be read.
-    """
+    """Return the identity of a run that begins now."""
     return Identity(
         run=uuid.uuid4().hex,
         classes=lesson.train.classes,
@@ -93,28 +89,18 @@ def is_of(folder: Path, run: str) -> bool:
 
 
 def check_same_data(began: Identity, now: Identity, *, where: str) -> None:
-    """See that the data are those that a run began with.
-
-    Raises:
-        DataError: If they are not; it says what differs.
-    """
-    differs = list(differences(began, now))
-    if differs:
+    """Raise a DataError that says what differs, unless the data are those that a run began with."""
+    differs = [
+        difference(began.train, now.train, "training images"),
+        difference(began.test, now.test, "test images"),
+    ]
+    if began.classes != now.classes:
+        differs.insert(0, _other_classes(began.classes, now.classes))
+    if any(differs):
         raise DataError(
-            f"{where} began with other data: {'; '.join(differs)}. Restore the data that it "
-            "began with, or start a new run in another folder."
+            f"{where} began with other data: {'; '.join(filter(None, differs))}. Restore the data "
+            "that it began with, or start a new run in another folder."
         )
-
-
-def differences(before: Identity, now: Identity) -> Iterator[str]:
-    """Say in what the data of two runs differ."""
-    if before.classes != now.classes:
-        yield _other_classes(before.classes, now.classes)
-    found = (
-        difference(before.train, now.train, "training images"),
-        difference(before.test, now.test, "test images"),
-    )
-    yield from filter(None, found)
 
 
 def _other_classes(before: Sequence[str], now: Sequence[str]) -> str:

@@ -33,9 +33,7 @@ def write_log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def read_log(path: Path, column: str = "epoch") -> list[Row]:
     """Return the rows of a log, all of which have a number in a certain column.
 
-    Raises:
-        CorruptFileError: If a run would not write such a line; it says which, and what is wrong.
-        StorageError: If the log cannot be read.
+    Raises a CorruptFileError that says which line is wrong, and how, if a run would not write it.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -64,14 +62,8 @@ def read_log(path: Path, column: str = "epoch") -> list[Row]:
 def finished_log(path: Path, network: Path, column: str) -> tuple[list[Row], list[str]]:
     """Return the rows of a finished run, and what had to be restored.
 
-    Args:
-        path: The log.
-        network: The folder of the last network, in which a copy of the log is sealed.
-        column: What the best epoch is chosen by, so that every row must have it.
-
-    Raises:
-        CorruptFileError: If the network is damaged, or the log is and there is no copy.
-        StorageError: If a file cannot be read or written.
+    A copy of the log is sealed in `network`, the folder of the last one. Every row must have the
+    `column` that the best epoch is chosen by.
     """
     if LOG not in read_folder(network).parts:  # written by an older version
         return read_log(path, column), []

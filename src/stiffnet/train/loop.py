@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, Preparation, part_of
-from stiffnet.data.order import epoch_batches, share
+from stiffnet.data.images import ImageSet, Preparation
+from stiffnet.data.order import epoch_batches, part_of, share
 from stiffnet.errors import NonFiniteError
 from stiffnet.train.average import Average
 from stiffnet.train.noise import set_step
@@ -70,19 +70,11 @@ def train_epoch(
     save: Callable[[], object],
     on_step: Callable[[int, Tally], None],
 ) -> Sums | None:
-    """Do the steps of the current epoch that are not done yet.
+    """Do the steps of the current epoch that are not done yet; None if it was stopped.
 
-    Args:
-        trainee: Changed in place, its state too.
-        lesson: The data.
-        recipe: How.
-        stop: Asked after each step.
-        save_every: Steps between checkpoints within an epoch; 0 makes none.
-        save: Writes a checkpoint.
-        on_step: Told the number of images of each step, and the sums so far.
-
-    Returns:
-        The sums of the epoch, or None if it was stopped.
+    The trainee is changed in place, its state too. `save` writes a checkpoint, also after every
+    `save_every` steps unless that is 0. `on_step` is told the number of images of each step, and
+    the sums so far; the sums of the epoch are returned.
 
     Raises:
         NonFiniteError: If a loss is NaN or infinite; no checkpoint holds it.

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.batch_norms import PLAIN
-from stiffnet.errors import RecipeError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import RecipeError
+from stiffnet.registry import check_known
 from stiffnet.train.synced_norms import Altered, Call, alter
 
 KINDS = ("constant", "random")
@@ -63,20 +63,11 @@ class Noise:
 def add_noise(model: Model, kind: str, a: float, b: float, seed: int) -> Model:
     """Put noise into every batch norm of `model`, in place; `plain` takes it out again.
 
-    Args:
-        model: Network to train; its norms may be synchronised, before or after.
-        kind: ``constant`` for N_a = a and N_b = b, or ``random`` for N_a ~ N(1, a²) and
-            N_b ~ N(0, b²): `a` and `b` are standard deviations.
-        a: What multiplies the normalised values.
-        b: What is added to them.
-        seed: Of random noise; ranks with equal seeds draw equal noise.
-
-    Raises:
-        UnknownNameError: If there is no such kind.
-        RecipeError: If the numbers are no noise, or the network has no batch norm.
+    ``constant`` noise is N_a = a and N_b = b; ``random`` noise is N_a ~ N(1, a²) and N_b ~ N(0,
+    b²), so that `a` and `b` are standard deviations, and ranks with equal seeds draw equal noise.
+    The norms may be synchronised, before or after.
     """
-    if kind not in KINDS:
-        raise UnknownNameError(unknown("noise", kind, KINDS))
+    check_known("noise", kind, KINDS)
     if not (math.isfinite(a) and math.isfinite(b)) or (kind == "random" and min(a, b) < 0):
         raise RecipeError(
             f"The {kind} noise was given a = {a} and b = {b}; set `noise_a` and `noise_b` to "

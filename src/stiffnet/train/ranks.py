@@ -38,11 +38,7 @@ def first_decides(fabric: Fabric, work: Callable[[], T]) -> T:
 
 @contextmanager
 def in_company(fabric: Fabric) -> Iterator[None]:
-    """Say in a sentence that another rank was lost; the libraries below say it in many.
-
-    Raises:
-        StiffnetError: If the connection to another rank broke in the block.
-    """
+    """Say in a sentence that another rank was lost; the libraries below say it in many."""
     try:
         yield
     except RuntimeError as error:

@@ -51,10 +51,7 @@ def build_recipe(
 def read_recipe(path: str | os.PathLike[str]) -> dict[str, Value]:
     """Return the fields that a TOML file sets, each checked, and its ``base`` if any.
 
-    Raises:
-        RecipeError: If a line of it is not a field with a value that the field may have.
-        UnknownNameError: If its base is not a recipe.
-        StorageError: If it cannot be read.
+    An error in a field names its line.
     """
     found: dict[str, Value] = {}
     for key, value, number in flat_lines(path):

@@ -13,7 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from stiffnet.data.images import part_of
+from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
 from stiffnet.network.stem import stem_warning
@@ -114,14 +114,8 @@ def run(
 ) -> Result:
     """Train as the recipe says, in the folder `out`.
 
-    Args:
-        recipe: What to do.
-        out: Folder of the run.
-        resume: Continue the run that is there.
-        again: Delete a run that is there, and start over. Only files of the run are removed.
-        command: What the user typed, for the record.
-        machinery: Where and how to compute.
-        audience: Whoever follows the run.
+    `resume` continues the run that is there; `again` deletes it, its own files alone, and starts
+    over. `command` is what the user typed, for the record.
 
     Raises:
         Stopped: If a signal ended it; a checkpoint of the last step is there.

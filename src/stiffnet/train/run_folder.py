@@ -7,7 +7,6 @@ import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from stiffnet.errors import CheckpointError, StorageError
@@ -16,12 +15,13 @@ from stiffnet.network.model_folder import FOLDED, MANIFEST, read_folder
 from stiffnet.network.step_sizes import VALUES, epoch_of
 from stiffnet.train.checkpoint import (
     LOG,
-    PARTS,
     discard,
     discard_all,
+    is_folder,
     strange_files,
     strangers,
     sweep,
+    sweep_model,
 )
 from stiffnet.train.identity import RUN, is_of, read_identity
 from stiffnet.train.recipe_file import RECIPE
@@ -30,52 +30,25 @@ LOCK = "run.lock"
 HOLDER = re.compile(rb"process \d+ on .*")  # or nothing: what a lock of ours says
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Where the parts of a run lie."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe = path / RECIPE  # there before anything else is
+        self.log = path / LOG  # a line of JSON for each finished epoch
+        self.checkpoints = path / "checkpoints"  # where the run stands, while it runs
+        self.final = path / "final"  # the network after the last epoch, when the run is finished
+        self.best = path / "best"  # the network of the best epoch, as the task chooses it
+        self.attention = path / VALUES  # step sizes, a file for each epoch, if asked for
+        self.folded = path / "folded"  # the network after the last epoch, folded, if it was
+        self.places = (self.checkpoints, self.final, self.best, self.attention, self.folded)
 
     @property
     def owner(self) -> str:
         """The run that the folder belongs to; nothing if it belongs to none."""
         found = read_identity(self.path)
         return "" if found is None else found.run
-
-    @property
-    def recipe(self) -> Path:
-        """The recipe of the run; there before anything else is."""
-        return self.path / RECIPE
-
-    @property
-    def log(self) -> Path:
-        """A line of JSON for each finished epoch."""
-        return self.path / LOG
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where the run stands, while it runs."""
-        return self.path / "checkpoints"
-
-    @property
-    def final(self) -> Path:
-        """The network after the last epoch, when the run is finished."""
-        return self.path / "final"
-
-    @property
-    def best(self) -> Path:
-        """The network of the best epoch, as the task chooses it."""
-        return self.path / "best"
-
-    @property
-    def attention(self) -> Path:
-        """Step sizes that attached modules chose, a file for each epoch, if asked for."""
-        return self.path / VALUES
-
-    @property
-    def folded(self) -> Path:
-        """The network after the last epoch, folded, if it was."""
-        return self.path / "folded"
 
     @property
     def finished(self) -> bool:
@@ -105,12 +78,7 @@ class RunFolder:
         if run:
             sweep(self.checkpoints, run)
             for path in (self.final, self.best):
-                if is_of(path, run) and not (path / MANIFEST).exists():
-                    discard(path)
-                elif not path.is_symlink():
-                    sweep_temporaries(path, PARTS)
-                    with contextlib.suppress(OSError):
-                        os.rmdir(path)  # in which nothing was written yet
+                sweep_model(path, run)
 
     def clear(self, run: str) -> None:
         """Remove the run, but for the file that says whose the folder is.
@@ -129,22 +97,16 @@ class RunFolder:
             if _is_value(file):
                 os.unlink(file)
         if _is_folded(self.folded):
-            _discard_folded(self.folded)
+            discard(self.folded, (MANIFEST, *read_folder(self.folded).parts))
         with contextlib.suppress(OSError):
             os.rmdir(self.attention)
-
-    @property
-    def places(self) -> tuple[Path, ...]:
-        """The folders that a run may come to have."""
-        return (self.checkpoints, self.final, self.best, self.attention, self.folded)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other run out of the folder; the lock goes with the process, however it ends.
 
-        Raises:
-            StorageError: If another run holds the folder, or it cannot be written to, or a file is
-                in the way of the lock.
+        Raises a StorageError if another run holds the folder, or something is in the way of the
+        lock.
         """
         path = self.path / LOCK
         if not _is_lock(path):
@@ -201,17 +163,8 @@ def _is_folded(path: Path) -> bool:
         return False
 
 
-def _discard_folded(path: Path) -> None:
-    """Remove the files of a folded network, the manifest first."""
-    for part in (MANIFEST, *read_folder(path).parts):
-        with contextlib.suppress(OSError):
-            os.unlink(path / part)
-    with contextlib.suppress(OSError):
-        os.rmdir(path)
-
-
 def _entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+    return sorted(folder.iterdir()) if is_folder(folder) else []
 
 
 def _is_value(path: Path) -> bool:

@@ -40,11 +40,7 @@ def take(trainee: Trainee) -> Tensors:
 
 
 def restore(trainee: Trainee, tensors: Tensors, state: State) -> None:
-    """Bring a network in training to where the tensors and the numbers say.
-
-    Raises:
-        CheckpointError: If they are of another network or another way of training.
-    """
+    """Bring a network in training to where the tensors and the numbers say, if they are its own."""
     try:
         fill = _fill_shares if is_sharded(trainee.fabric) else _fill
         fill(trainee, tensors)

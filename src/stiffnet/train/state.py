@@ -37,9 +37,10 @@ def read_state(raw: bytes) -> State:
     if not isinstance(content, dict) or content.keys() != names:
         raise ValueError(f"it must hold {', '.join(sorted(names))}")
     state = fitted({**content, "tally": _since_then(content["tally"])}, State)
+    epochs = list(range(1, len(state.history) + 1))
     _require("best", not state.best or _is_epoch(state.best))
     _require("history", all(map(_is_epoch, state.history)))
-    _require("history", [row["epoch"] for row in state.history] == _first(len(state.history)))
+    _require("history", [row["epoch"] for row in state.history] == epochs)
     return state
 
 
@@ -73,10 +74,6 @@ def _since_then(tally: Any) -> Any:
         counts = zip(("samples", "top1", "top5"), fitted(tally["hits"], list[Count]), strict=True)
         return {**dict(counts), "loss": tally["loss"]}
     return tally
-
-
-def _first(count: int) -> list[int]:
-    return list(range(1, count + 1))
 
 
 def _require(name: str, holds: bool) -> None:

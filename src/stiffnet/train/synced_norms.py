@@ -45,14 +45,14 @@ def plain(model: Model) -> Model:
     for module in model.modules():
         if isinstance(module, Altered):
             module.forget()
-            _become(module, _ordinary(type(module)))
+            module.__class__ = _ordinary(type(module))
     return model
 
 
 def alter(norm: _BatchNorm, mixin: "type[Altered]") -> None:
     """Put `mixin` before the class of `norm`; a second time does nothing."""
     mixins = frozenset((*_mixins(type(norm)), mixin))
-    _become(norm, _altered(_ordinary(type(norm)), mixins))
+    norm.__class__ = _altered(_ordinary(type(norm)), mixins)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,10 +251,6 @@ def _wide(x: Tensor) -> Tensor:
 
 def _ranks() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _become(norm: nn.Module, kind: type) -> None:
-    norm.__class__ = kind
 
 
 def _mixins(kind: type) -> tuple[type, ...]:

@@ -1,22 +1,12 @@
 """Rows of a run for TensorBoard or trackio; both are optional packages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from stiffnet.errors import StiffnetError, UnknownNameError
-from stiffnet.registry import unknown
-
-
-class Tracker(Protocol):
-    """Takes the rows of one run."""
-
-    def log(self, row: Mapping[str, Any]) -> None:
-        """Take one epoch's row."""
-
-    def close(self) -> None:
-        """Take no more."""
+from stiffnet.errors import StiffnetError
+from stiffnet.registry import check_known
 
 
 class TensorBoard:
@@ -56,21 +46,13 @@ class Trackio:
         self.run.finish()
 
 
-TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "trackio": Trackio,
-}
+Tracker = TensorBoard | Trackio
+TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "trackio": Trackio}
 
 
 def check_tracker(name: str) -> None:
-    """See that a tracker can be opened, before a run begins.
-
-    Raises:
-        UnknownNameError: If there is none of that name.
-        StiffnetError: If its package is not installed.
-    """
-    if name not in TRACKERS:
-        raise UnknownNameError(unknown("tracker", name, TRACKERS))
+    """See that there is such a tracker, and its package, before a run begins."""
+    check_known("tracker", name, TRACKERS)
     if find_spec(name) is None:  # each is called as its package is
         raise StiffnetError(
             f"`--tracker {name}` needs the package {name}, which is not installed. "

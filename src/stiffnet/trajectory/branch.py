@@ -18,13 +18,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from stiffnet.errors import StepError
 from stiffnet.trajectory.addresses import Addresses
 from stiffnet.trajectory.batch import as_arguments, on_device
-from stiffnet.trajectory.functions import ADDITIONS, SAME_VALUES
+from stiffnet.trajectory.functions import ADDITIONS
 from stiffnet.trajectory.gating import gates
 from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.recorder import Place
 from stiffnet.trajectory.replay import Memory, NothingElseReads, Plan, Replay
 from stiffnet.trajectory.rule import verdicts
-from stiffnet.trajectory.stages import rearranged, way_between
+from stiffnet.trajectory.stages import handed_on, rearranged, way_between
 from stiffnet.trajectory.steps import Step, run_on
 from stiffnet.trajectory.wrappers import borrowed, plain_run, unwrap
 
@@ -44,11 +44,7 @@ class Branch:
     _run: Callable[[Tensor], Tensor]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate the function at another input of the same shape, samples included.
-
-        Raises:
-            StepError: If `x` has another shape or dtype than `input`.
-        """
+        """Evaluate the function at another input, of the shape and dtype of `input`."""
         if x.shape != self.input.shape or x.dtype != self.input.dtype:
             raise StepError(
                 f"The input of step {self.step.name!r} is {self.input.dtype} of shape "
@@ -117,8 +113,7 @@ class _Function:
 
     network: nn.Module
     plan: Plan
-    order: Tensor | None
-    """Which entry of the input, as the network has it, each entry of x is."""
+    order: Tensor | None  # which entry of the input, as the network has it, each entry of x is
     shape: tuple[int, ...]
     memory: Memory = field(init=False)
 
@@ -242,10 +237,5 @@ def _order(begins: Node, state: Node, step: Step) -> Tensor | None:
 
 def _handed_through(node: Node) -> list[Node]:
     """Values that a value is, but for rearrangements and earlier additions."""
-    if node.op == "argument":
-        return [node.outer] if node.outer is not None else []
-    if node.inner is not None:
-        return [node.inner]
-    if node.op in SAME_VALUES:
-        return list(node.inputs[:1])
-    return [n for n in node.operands if n and n.shape == node.shape] if node.op in ADDITIONS else []
+    added = node.operands if node.op in ADDITIONS else ()
+    return handed_on(node) or [n for n in added if n and n.shape == node.shape]

@@ -9,13 +9,11 @@ functions, and results of the modules that it called. Those have frames of their
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from stiffnet.nested import tensors_in
 from stiffnet.trajectory.functions import (
@@ -179,11 +177,9 @@ def version_of(tensor: Tensor) -> int:
 class Watch(ModuleStack):
     """Builds a `Frame` for every module call of the forward passes that run inside it.
 
-    Args:
-        model: The network.
-        inputs: What it will be given.
-        closely: Follow values also through code that runs no tensor function of Python's, such as
-            functions of TorchScript. What such code adds and multiplies has no number.
+    `inputs` are what the network will be given. If asked to look `closely`, it follows values also
+    through code that runs no tensor function of Python's, such as functions of TorchScript. What
+    such code adds and multiplies has no number.
     """
 
     def __init__(self, model: nn.Module, inputs: Any, *, closely: bool = False) -> None:
@@ -200,17 +196,14 @@ class Watch(ModuleStack):
         self._newest: dict[int, Node] = {}
         self._sharing: Sharing = {}
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._functions = _Functions(self)
 
     def __enter__(self) -> Self:
         super().__enter__()
         if self._below is not None:
             self._below.__enter__()
-        self._functions.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._functions.__exit__(*error)
         if self._below is not None:
             self._below.__exit__(*error)
         super().__exit__(*error)
@@ -354,15 +347,16 @@ class Watch(ModuleStack):
             elif tensor._is_view():
                 frame.keep(tensor)
 
-    @contextmanager
-    def calling(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
-        """Know that a tensor function runs, whose operators are then its own affair."""
+    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a tensor function, whose operators are its own affair, and look at its result."""
         self.about_to_see(args, kwargs)
         self._calling = True
         try:
-            yield
+            result = func(*args, **kwargs)
         finally:
             self._calling = False
+        self.saw(func, args, kwargs, result)
+        return result
 
     def _saw_below(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
@@ -375,22 +369,6 @@ class Watch(ModuleStack):
             self.saw(func, args, kwargs, result)
         finally:
             self._numbering = True
-
-
-class _Functions(TorchFunctionMode):
-    """Shows every tensor function to a `Watch`, after it ran."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        with self._watch.calling(args, kwargs or {}):
-            result = func(*args, **(kwargs or {}))
-        self._watch.saw(func, args, kwargs or {}, result)
-        return result
 
 
 def _is_linear(name: str, data_inputs: int) -> bool:

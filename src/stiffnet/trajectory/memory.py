@@ -33,12 +33,9 @@ def is_twin(one: Tensor, other: Tensor) -> bool:
 
 
 def reached(written: Tensor, whole: Tensor, others: Iterable[Tensor]) -> list[tuple[Tensor, bool]]:
-    """Which tensors in the same memory a write changes, and whether they lie in `whole` entirely.
+    """Which of `others` a write changes, and whether they lie in `whole` entirely.
 
-    Args:
-        written: The part that was written.
-        whole: What it is a part of.
-        others: Tensors in that memory.
+    All lie in one memory, and `written` is the part of `whole` that was written.
     """
     found: list[tuple[Tensor, bool]] = []
     others = [other for other in others if other is not whole and other.numel()]
@@ -53,10 +50,7 @@ def reached(written: Tensor, whole: Tensor, others: Iterable[Tensor]) -> list[tu
     return found
 
 
-_Layout = tuple[tuple[int, ...], tuple[int, ...], int]
-
-
-def _layout(tensor: Tensor) -> _Layout:
+def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
 
 

@@ -1,4 +1,4 @@
-"""Which module's own code is running."""
+"""Which module's own code is running, and which tensor function it calls."""
 
 import threading
 from abc import abstractmethod
@@ -10,28 +10,33 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+from torch.overrides import TorchFunctionMode
 
 
 class ModuleStack(AbstractContextManager["ModuleStack"]):
     """Knows which module's own code is running, by hooks that no module carries.
 
     The hooks are torch's process-wide ones, so a deep copy made meanwhile takes none along, and
-    leaving the context, also by an exception, removes both.
+    leaving the context, also by an exception, removes both. Every tensor function is run by
+    `function`.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.paths = {module: name for name, module in model.named_modules()}
         self.model = model
         self._thread = threading.get_ident()  # the hooks run in every thread; this one counts
+        self._functions = _Functions(self)
 
     def __enter__(self) -> Self:
         self._handles = (
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
         )
+        self._functions.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
+        self._functions.__exit__(*error)
         for handle in self._handles:
             handle.remove()
 
@@ -54,3 +59,20 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
 
         What it returns, unless that is None, the module returns in the place of `output`.
         """
+
+    @abstractmethod
+    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one tensor function of the code that runs."""
+
+
+class _Functions(TorchFunctionMode):
+    """Hands every tensor function to a `ModuleStack`."""
+
+    def __init__(self, stack: ModuleStack) -> None:
+        super().__init__()
+        self._stack = stack
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return self._stack.function(func, args, kwargs or {})

@@ -11,7 +11,7 @@ from stiffnet.trajectory.rule import Found, verdicts
 
 
 def opaque_blocks(frames: list[Frame]) -> Iterator[tuple[int, Found]]:
-    """Blocks whose code cannot be watched (TorchScript): read by what goes in and comes out.
+    """Blocks of TorchScript that are steps, with the times at which they began.
 
     Such a block counts as a step where it stands among siblings of its kind, keeps the shape and,
     as far as its operators show, adds one rate to its state.

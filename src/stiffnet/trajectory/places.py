@@ -20,11 +20,9 @@ class Line:
     """One place in running code: a function's code, and the range of an expression in its file."""
 
     code: CodeType
-    start: tuple[int, int] | None
-    """Line, and column in bytes of UTF-8; None where Python keeps no columns."""
+    start: tuple[int, int] | None  # line, column in bytes of UTF-8; None if Python keeps none
     end: tuple[int, int] | None
-    own: bool
-    """The function was called with the module as its first argument, as methods are."""
+    own: bool  # the function was called with the module as its first argument, as methods are
 
     def __str__(self) -> str:
         line = self.start[0] if self.start else self.code.co_firstlineno
@@ -35,12 +33,9 @@ class Line:
 class Met:
     """One addition of a pass."""
 
-    lines: tuple[Line, ...]
-    """From the addition outwards, as far as the module's `forward`."""
-    call: int
-    """Which call of the module it happened in, from 0."""
-    shapes: tuple[tuple[int, ...], ...]
-    """Of its operands; empty for one that is no tensor."""
+    lines: tuple[Line, ...]  # from the addition outwards, as far as the module's `forward`
+    call: int  # which call of the module it happened in, from 0
+    shapes: tuple[tuple[int, ...], ...]  # of its operands; empty for one that is no tensor
     dtypes: tuple[torch.dtype | None, ...] = ()
 
 

@@ -7,10 +7,9 @@ What becomes of it, a norm or a value with its graph, is for who listens to say:
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from stiffnet.errors import StepError
 from stiffnet.trajectory.functions import KINDS, name_of, operands_of
@@ -29,10 +28,8 @@ class Place(NamedTuple):
 class Numbered(ModuleStack):
     """Numbers the additions and products of every pass of a model that runs inside it.
 
-    Args:
-        model: The network, whose paths count.
-        root: The module with which a pass begins and ends; the network itself if not given.
-        counts: What was counted before `root`, where that is a part of the network.
+    A pass begins and ends with `root`, the network itself if not given. Where that is a part of the
+    network, `counts` says what was counted before it.
     """
 
     def __init__(
@@ -46,16 +43,6 @@ class Numbered(ModuleStack):
         self.running: list[nn.Module] = []  # the modules whose code runs, the outermost first
         self.counts: Counter[tuple[str, str]] = Counter()
         self._before = dict(counts or {})
-        self._functions = _Functions(self)
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self._functions.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._functions.__exit__(*error)
-        super().__exit__(*error)
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Follow which module's code runs; the root's beginning starts a pass."""
@@ -72,7 +59,7 @@ class Numbered(ModuleStack):
             self.end()
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one tensor function of the code that runs."""
+        """Run one tensor function, and number it if it adds or multiplies."""
         kind = KINDS.get(name_of(func)) if self.running else None
         if kind is None:
             return func(*args, **kwargs)
@@ -90,19 +77,6 @@ class Numbered(ModuleStack):
     def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an addition or product."""
         return func(*args, **kwargs)
-
-
-class _Functions(TorchFunctionMode):
-    """Shows every tensor function to who numbers them."""
-
-    def __init__(self, numbered: Numbered) -> None:
-        super().__init__()
-        self._numbered = numbered
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        return self._numbered.function(func, args, kwargs or {})
 
 
 def scale_of(addition: Any, kwargs: Mapping[str, Any]) -> float:

@@ -45,11 +45,7 @@ class Memory:
 class Replay(Numbered):
     """Runs one call of a pass again, as far as an addition, with x in the place of its input.
 
-    Args:
-        model: The network.
-        plan: Where x goes, and what is taken.
-        memory: The call, and what it was given.
-        keep: Remember what the calls inside it are given, to run them again.
+    With `keep`, it remembers what the calls inside of that call are given, to run them again.
     """
 
     def __init__(self, model: nn.Module, plan: Plan, memory: Memory, *, keep: bool = False) -> None:
@@ -190,9 +186,7 @@ def _copied(values: Any) -> Any:
 class NothingElseReads(TorchDispatchMode):
     """Refuses a run that reads what x replaced: by another name, or in code that is not shown.
 
-    Args:
-        replay: The run.
-        before: Another one, whose values may still be kept somewhere.
+    What the run `before` replaced may still be kept somewhere, and counts too.
     """
 
     def __init__(self, replay: Replay, before: Replay) -> None:

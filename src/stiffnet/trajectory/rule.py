@@ -105,10 +105,8 @@ def passed_over(frames: Iterable[Frame]) -> list[str]:
         found = verdicts(frame)
         for node in frame.nodes if found or frame.parent is None else ():  # not NASNet's cells
             if node.op in ADDITIONS and node.floating and all(node is not t for t, _ in found):
-                left, right = node.operands if len(node.operands) == 2 else (None, None)
-                if left is None or right is None or not left.shape == right.shape == node.shape:
-                    continue
-                verdict = _identity(node, left, right)
+                summands = _summands(node)
+                verdict = _identity(node, *summands) if summands else None
                 if verdict is None or verdict.origin[0].op == "argument":
                     continue
                 negated = verdict.state_operand == 1 and node.op.startswith("sub")
@@ -160,13 +158,10 @@ def _judged(frame: Frame, known: _Steps) -> _Steps:
 
 def _judge(total: Node, later: _Steps, known: _Steps) -> _Verdict | None:
     """Decide whether an addition is a step, and which operand is its state."""
-    if len(total.operands) != 2:
+    summands = _summands(total)
+    if summands is None or summands[0] is summands[1]:
         return None
-    left, right = total.operands
-    if left is None or right is None or left is right:
-        return None
-    if not left.shape == right.shape == total.shape:
-        return None
+    left, right = summands
     left, right = _without_reading(left, right), _without_reading(right, left)
     for rule in (_identity, _argument, _projection):
         verdict = rule(total, left, right)
@@ -178,6 +173,14 @@ def _judge(total: Node, later: _Steps, known: _Steps) -> _Verdict | None:
             return None
         return verdict if _is_the_way_on(total, verdict, later) else None
     return None
+
+
+def _summands(total: Node) -> tuple[Node, Node] | None:
+    """Both operands of an addition, if they depend on the input and have the shape of the sum."""
+    left, right = total.operands if len(total.operands) == 2 else (None, None)
+    if left is None or right is None or not left.shape == right.shape == total.shape:
+        return None
+    return left, right
 
 
 def _without_reading(rate: Node, state: Node) -> Node:
@@ -228,13 +231,9 @@ def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
 def _relation(state: Node, source: Node, *, given: bool) -> tuple[bool, Node] | None:
     """How an argument called the state relates to the argument that the rate came from.
 
-    Whether the state is handed through, or else projected, and the value that both came from.
-
-    Args:
-        state: In the code that calls the module.
-        source: In that code.
-        given: The source is the rate itself, as in a module that only adds; then the state must be
-            the plainer of both.
+    Whether the state is handed through, or else projected, and the value that both came from. State
+    and source are values of the code that calls the module. Where the source was `given` as the
+    rate itself, as to a module that only adds, the state must be the plainer of both.
     """
     while state.frame is source.frame:
         for root in stream_of(state):

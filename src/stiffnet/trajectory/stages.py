@@ -16,12 +16,9 @@ Shape = tuple[int, ...]
 def begins_a_stage(
     found: Sequence[Found], shapes: Sequence[Shape], axes: Sequence[int]
 ) -> list[bool]:
-    """Say of every step whether its state is another one than that of the step before it.
+    """Say of every step of a pass whether its state is another one than that of the step before it.
 
-    Args:
-        found: The steps of a pass, in order.
-        shapes: Shape of the state of one sample, for each.
-        axes: Which axis of the state counts the samples, for each.
+    For each step, `shapes` has the shape of one sample's state, `axes` the axis of the samples.
     """
     return [
         not i or not _one_state(found, i - 1, shapes[i - 1], shapes[i], axes[i - 1])
@@ -110,15 +107,19 @@ def way_between(start: Node, end: Node, sources: Callable[[Node], list[Node]]) -
     return None
 
 
-def _sources(node: Node) -> list[Node]:
-    """Values of which a value is a rearrangement, or whose shape it has."""
+def handed_on(node: Node) -> list[Node]:
+    """The value that a value is in other code, or that it rearranges; none if it was computed."""
     if node.op == "argument":
         return [node.outer] if node.outer is not None else []
     if node.inner is not None:
         return [node.inner]
-    if node.op in SAME_VALUES or node.op in PERMUTATIONS:
-        return list(node.inputs[:1])
-    return [source for source in node.inputs if source.shape == node.shape]
+    rearranges = node.op in SAME_VALUES or node.op in PERMUTATIONS
+    return list(node.inputs[:1]) if rearranges else []
+
+
+def _sources(node: Node) -> list[Node]:
+    """Values of which a value is a rearrangement, or whose shape it has."""
+    return handed_on(node) or [source for source in node.inputs if source.shape == node.shape]
 
 
 def rearranged(start: Node, way: Sequence[Node]) -> Tensor | None:

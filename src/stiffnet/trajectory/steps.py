@@ -126,10 +126,7 @@ def _step(found: Found, other: Found) -> Step:
 def sample_axis(module: str, few: tuple[int, ...], many: tuple[int, ...]) -> tuple[int, int]:
     """Axis that grew with the number of samples, and its entries per sample.
 
-    Args:
-        module: Where the value was met.
-        few: Its shape on the first of `PROBE_BATCHES`.
-        many: Its shape on the second.
+    A value in the code of `module` had these two shapes on the two `PROBE_BATCHES`.
     """
     less, more = PROBE_BATCHES
     grown = [i for i, (a, b) in enumerate(zip(few, many, strict=True)) if a != b]
@@ -179,14 +176,10 @@ def _additions(
     return counted, watch.origins.sums
 
 
-def run_on(model: nn.Module, args: Any, kwargs: Any) -> None:
-    """Run a network on an example.
-
-    Raises:
-        StepError: If it cannot be run; with the reason and what to do.
-    """
+def run_on(model: nn.Module, args: Any, kwargs: Any) -> Any:
+    """Run a network on an example; if it cannot be run, a StepError says why and what to do."""
     try:
-        model(*args, **kwargs)
+        return model(*args, **kwargs)
     except Exception as error:
         shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in((args, kwargs)))
         advice = "Give an example that the network takes."

@@ -19,11 +19,7 @@ from stiffnet.errors import StepError
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the network inside `torch.compile`, data-parallel and Fabric wrappers.
-
-    Raises:
-        StepError: If what was given is no network.
-    """
+    """Return the network inside `torch.compile`, data-parallel and Fabric wrappers."""
     if not isinstance(model, nn.Module):
         raise StepError(
             f"A network is wanted, and something of type {type(model).__name__} was given. Give a "

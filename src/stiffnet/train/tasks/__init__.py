@@ -2,8 +2,8 @@
 
 import re
 
-from stiffnet.errors import RecipeError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import RecipeError
+from stiffnet.registry import check_known
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.tasks.base import Task
 from stiffnet.train.tasks.classify import Classify
@@ -13,23 +13,15 @@ OURS = frozenset(TASKS)
 
 
 def task_of(recipe: Recipe) -> Task:
-    """Return the task that a recipe names.
-
-    Raises:
-        UnknownNameError: If there is no such task.
-        RecipeError: If the recipe sets a field that the task does not use.
-    """
-    if recipe.task not in TASKS:
-        raise UnknownNameError(unknown("task", recipe.task[:80], TASKS))
+    """Return the task that a recipe names; refuse fields that the task does not use."""
+    check_known("task", recipe.task[:80], TASKS)
     return TASKS[recipe.task](recipe)
 
 
 def register_task(name: str, task: type[Task]) -> None:
     """Give a task of your own a name, which recipes can then use.
 
-    Args:
-        name: Lower-case letters, digits and underscores. Registering it again replaces the task.
-        task: A class derived from `Task`.
+    A name is of lower-case letters, digits and underscores. Registering it again replaces the task.
 
     Raises:
         RecipeError: If the name is taken by one of our tasks, or is not a name.

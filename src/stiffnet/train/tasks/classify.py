@@ -39,11 +39,7 @@ class Classify(Task):
         return Judged(len(labels), loss, {"top1": first[:, 0].sum(), "top5": first.sum()})
 
     def check(self, loaded: LoadedModel, data: ImageSet | ImageFolder, output: Any) -> None:
-        """See that the network knows the classes of the data, in their order.
-
-        Raises:
-            CheckpointError: If it does not.
-        """
+        """See that the network knows the classes of the data, in their order."""
         _check_classes(loaded, data.classes)
         if (width := logits_of(output).shape[1]) != len(data.classes):
             raise CheckpointError(
