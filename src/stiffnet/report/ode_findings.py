@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stiffnet.report.text import count, finite, number, percent, strong
+from stiffnet.report.text import count, finite, fixed, number, percent, strong
 from stiffnet.results.ode import (
     PAPER_RUNS,
     PAPER_TIME,
@@ -29,7 +29,7 @@ def on_solution(solution: OdeSolution, title: str) -> str:
         times = strong(f"{number(gap, 2)} times")
         said += f" SI is {times} SAI (median over its steps)"
         rank = rank_of(solution)
-        said += "." if rank is None else f"; their rank correlation is {signed(rank)}."
+        said += "." if rank is None else f"; their rank correlation is {fixed(rank, 2)}."
     return said
 
 
@@ -70,7 +70,7 @@ def on_steps(record: AdaptiveSteps, title: str) -> str:
     )
     if record.correlation is None:
         return f"{said}; SI never changes."
-    return f"{said}; the rank correlation of step and SI is {signed(record.correlation)}."
+    return f"{said}; the rank correlation of step and SI is {fixed(record.correlation, 2)}."
 
 
 def on_all_steps(given: Sequence[tuple[AdaptiveSteps, str]]) -> str:
@@ -138,11 +138,6 @@ def at_bound(record: AdaptiveSteps) -> float:
     """Return the share of steps that are close to the stability bound."""
     products = record.to_frame()["step_times_si"].to_numpy()
     return float((np.abs(products / record.stability - 1) < AT_BOUND).mean())
-
-
-def signed(value: float) -> str:
-    """Write a correlation."""
-    return f"{value:.2f}".replace("-", "−")
 
 
 def percent_1(share: float) -> str:
