@@ -11,16 +11,7 @@ from stiffnet.report.canvas import canvas
 from stiffnet.report.step_axis import line
 from stiffnet.report.text import finite, number, plot_text
 from stiffnet.report.theme import LIGHT, SERIES
-from stiffnet.results.ode import (
-    PAPER_RUNS,
-    PAPER_TIME,
-    AdaptiveSteps,
-    Encounters,
-    EulerComparison,
-    Floats,
-    OdeSolution,
-    Theorem2Check,
-)
+from stiffnet.results import ode
 
 POINTS = 3000  # of one line; of more, as many evenly spread ones
 BEGUN = 1000  # steps before this part of the interval are left out: solvers start with a tiny one
@@ -30,7 +21,7 @@ POINT = {"size": 6}
 _BESIDE = (0, 2, 3, 4, 5)  # series beside that of a bound
 
 
-def index_figure(solution: OdeSolution) -> go.Figure:
+def index_figure(solution: ode.OdeSolution) -> go.Figure:
     """SI and SAI along the solution."""
     some = thinned(len(solution.steps))
     indices = {"SI": solution.stiffness_index[:-1], "SAI": solution.stiffness_aware_index}
@@ -41,7 +32,7 @@ def index_figure(solution: OdeSolution) -> go.Figure:
     return _chart("time", "per unit of time", lines, time=solution.times, y="log")
 
 
-def size_figure(solution: OdeSolution) -> go.Figure:
+def size_figure(solution: ode.OdeSolution) -> go.Figure:
     """The solver's steps along the solution."""
     some = thinned(len(solution.steps))
     times, steps = solution.times[:-1][some], solution.steps[some]
@@ -50,7 +41,7 @@ def size_figure(solution: OdeSolution) -> go.Figure:
     return figure.update_layout(showlegend=False, margin_t=16)
 
 
-def state_figure(solution: OdeSolution) -> go.Figure:
+def state_figure(solution: ode.OdeSolution) -> go.Figure:
     """The first components, each divided by its largest size."""
     some = thinned(len(solution.times))
     lines = []
@@ -62,7 +53,7 @@ def state_figure(solution: OdeSolution) -> go.Figure:
     return _chart("time", "component / its largest size", lines, time=solution.times)
 
 
-def amplification_figure(comparison: EulerComparison) -> go.Figure:
+def amplification_figure(comparison: ode.EulerComparison) -> go.Figure:
     """What a step does to the fastest mode, by step size, and the bound on it."""
     steps, grown = comparison.steps, comparison.amplification
     points = []
@@ -78,7 +69,7 @@ def amplification_figure(comparison: EulerComparison) -> go.Figure:
     return figure.update_yaxes(range=[0, 1.15 * max(grown.max(), 1.0)])
 
 
-def first_steps_figure(comparison: EulerComparison) -> go.Figure:
+def first_steps_figure(comparison: ode.EulerComparison) -> go.Figure:
     """The first component in the first steps of each size."""
     shown = 8 * comparison.steps.max()
     lines = []
@@ -90,7 +81,7 @@ def first_steps_figure(comparison: EulerComparison) -> go.Figure:
     return _chart("time", "y1", lines)
 
 
-def error_figure(comparison: EulerComparison) -> go.Figure:
+def error_figure(comparison: ode.EulerComparison) -> go.Figure:
     """How far each step size is from the exact solution; growth is dashed."""
     lines = []
     for i, (times, errors) in enumerate(zip(comparison.times, comparison.errors, strict=True)):
@@ -102,7 +93,7 @@ def error_figure(comparison: EulerComparison) -> go.Figure:
     return _chart("time", "|y − exact|", lines, y="log")
 
 
-def steps_figure(records: Sequence[tuple[AdaptiveSteps, str]]) -> go.Figure:
+def steps_figure(records: Sequence[tuple[ode.AdaptiveSteps, str]]) -> go.Figure:
     """Steps against SI, and above which step the method would grow what should decay."""
     drawn = []
     for i, (record, name) in enumerate(records):
@@ -123,7 +114,7 @@ def steps_figure(records: Sequence[tuple[AdaptiveSteps, str]]) -> go.Figure:
     return figure.update_layout(legend_itemsizing="constant")
 
 
-def step_time_figure(record: AdaptiveSteps) -> go.Figure:
+def step_time_figure(record: ode.AdaptiveSteps) -> go.Figure:
     """Steps in time, beside the longest stable one."""
     some = thinned(len(record.steps))
     times, si = record.times[some], record.stiffness_index[some]
@@ -136,7 +127,7 @@ def step_time_figure(record: AdaptiveSteps) -> go.Figure:
     return _chart("time", "step h", lines, time=record.times, y="log")
 
 
-def theorem_figure(check: Theorem2Check) -> go.Figure:
+def theorem_figure(check: ode.Theorem2Check) -> go.Figure:
     """SAI / SI read in three ways, beside the limit of the theorem."""
     readings = {
         "as in the proof": check.instant,
@@ -153,7 +144,7 @@ def theorem_figure(check: Theorem2Check) -> go.Figure:
     return figure
 
 
-def shares_figure(record: Encounters) -> go.Figure:
+def shares_figure(record: ode.Encounters) -> go.Figure:
     """Shares of runs, intervals and time by the definition of an encounter."""
     frame = record.to_frame().sort_values("threshold")
     lines = []
@@ -165,13 +156,13 @@ def shares_figure(record: Encounters) -> go.Figure:
         values, told = 100 * frame[column].to_numpy(), f"{name}: %{{y:.3~g}} %"
         lines.append(_told(frame["threshold"], values, name, series, "below %{x:.3~g}", told))
     figure = _chart("an encounter is a distance below", "share (%)", lines, x="log")
-    for share, what in ((PAPER_RUNS, "runs"), (PAPER_TIME, "intervals")):
+    for share, what in ((ode.PAPER_RUNS, "runs"), (ode.PAPER_TIME, "intervals")):
         _mark(figure, f"paper: {100 * share:.1f} % of {what}", y=100 * share)
     figure.update_xaxes(tickformat="~g")
     return figure.update_yaxes(range=[0, 105])
 
 
-def trade_figure(records: Sequence[tuple[Encounters, str]]) -> go.Figure:
+def trade_figure(records: Sequence[tuple[ode.Encounters, str]]) -> go.Figure:
     """Share of runs against share of time, as the definition of an encounter changes."""
     told = "below %{customdata}<br>%{y:.3~g} % of runs, %{x:.3~g} % of the time<extra></extra>"
     drawn = []
@@ -183,13 +174,13 @@ def trade_figure(records: Sequence[tuple[Encounters, str]]) -> go.Figure:
         drawn.append(line(x, y, plot_text(name), colour, customdata=levels, hovertemplate=told))
     star = {"size": 15, "symbol": "star", "color": LIGHT["ink"]}
     told = "paper: %{y:.1f} % of runs, %{x:.1f} % of the intervals<extra></extra>"
-    drawn.append(_points([100 * PAPER_TIME], [100 * PAPER_RUNS], "paper", star, told))
+    drawn.append(_points([100 * ode.PAPER_TIME], [100 * ode.PAPER_RUNS], "paper", star, told))
     figure = _chart("time inside an encounter (%)", "runs with one (%)", drawn)
     figure.update_xaxes(range=[0, 15])
     return figure.update_yaxes(range=[0, 105])
 
 
-def begun(record: AdaptiveSteps) -> Any:
+def begun(record: ode.AdaptiveSteps) -> Any:
     """Return which steps are not the start's."""
     first, last = record.times[0], record.times[-1]
     return record.times >= first + (last - first) / BEGUN
@@ -209,7 +200,7 @@ def _chart(
     y_title: str,
     traces: Sequence[go.Scatter],
     *,
-    time: Floats | None = None,
+    time: ode.Floats | None = None,
     x: str = "linear",
     y: str = "linear",
 ) -> go.Figure:
