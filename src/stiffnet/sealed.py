@@ -108,16 +108,5 @@ def unpacked(value: Mapping[str, Any]) -> npt.NDArray[Any]:
     return flat.reshape(value["shape"])
 
 
-def packed_fields(record: object) -> dict[str, Any]:
-    """Return the fields of a record by name, its arrays packed and those that are None left out."""
-    fields = {key: value for key, value in vars(record).items() if value is not None}
-    return {k: packed(v) if isinstance(v, np.ndarray) else v for k, v in fields.items()}
-
-
-def unpacked_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `packed_fields` was given, by name."""
-    return {k: unpacked(v) if isinstance(v, Mapping) else v for k, v in row.items()}
-
-
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")

@@ -33,7 +33,7 @@ def value_of(code, x, **parts):
     """The pass of a network, and the last value of its own code."""
     torch.manual_seed(0)
     model = Code(code, **parts).double().eval()
-    reading = read(model, (x,), {})
+    reading = read(model, ((x,), {}))
     frame = next(frame for frame in reading.frames if frame.path == "")
     return reading, frame.nodes[-1], frame
 

@@ -29,6 +29,6 @@ def test_multiplications_are_those_of_torchs_own_counter(make):
     model, image = make().eval(), torch.rand(1, 3, 32, 32)
     with FlopCounterMode(display=False) as counter:
         model(image)
-    (cost,) = costs([model], (image.expand(3, -1, -1, -1),), {}, passes=0)
+    (cost,) = costs([model], ((image.expand(3, -1, -1, -1),), {}), passes=0)
     assert cost.macs == counter.get_total_flops() // 2
     assert cost.seconds is None

@@ -18,6 +18,7 @@ from stiffnet.report.page import page as drawn
 from stiffnet.report.text import clean
 from stiffnet.results.changes import Change
 from stiffnet.results.fold import INDEX_CHANGES, Cost, Folded, FoldReport, Form, Forms, Refused
+from stiffnet.sealed import sealed
 
 REPORT = FoldReport(
     folded=(
@@ -69,6 +70,14 @@ def test_a_changed_file_is_refused(spoil):
     path.write_text(spoil(path.read_text()))
     with pytest.raises(CorruptFileError, match=r"is no fold report .*Fold again.*FoldReport.save"):
         FoldReport.load(path)
+
+
+@pytest.mark.parametrize("wrong", [{"images": "8"}, {"before": {}}, {"places": None}])
+def test_a_sealed_file_of_other_types_is_refused(wrong):
+    row = {"format": "stiffnet fold report, version 1", **REPORT.to_row(), **wrong}
+    Path("fold.json").write_text(sealed(row))
+    with pytest.raises(CorruptFileError, match="is no fold report"):
+        FoldReport.load("fold.json")
 
 
 def test_everything_that_was_folded_or_stays_has_a_row():

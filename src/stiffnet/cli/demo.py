@@ -4,16 +4,13 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from stiffnet.cli.options import number
+from stiffnet.cli.options import number, text
 from stiffnet.cli.terminal import Terminal, show
 
 
 def demo(
     out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Folder for the run, the folded network and the reports."),
+        Path, text("DIR", "Folder for the run, the folded network and the reports.")
     ] = Path("demo"),
     seed: Annotated[int, number("Random seed for the weights and the order of the images.")] = 0,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Attention, Model, Weights, number
+from stiffnet.cli.options import Attention, Model, Weights, number, text
 from stiffnet.cli.terminal import Terminal, command_line, show
 
 if TYPE_CHECKING:
@@ -23,29 +23,21 @@ def fold(
         bool, typer.Option("--fuse", help="Also fuse every norm with the layer before it.")
     ] = False,
     onnx: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write ONNX, and check it with onnxruntime."),
+        Path | None, text("FILE", "Also write ONNX, and check it with onnxruntime.")
     ] = None,
     program: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write a torch.export program (.pt2)."),
+        Path | None, text("FILE", "Also write a torch.export program (.pt2).")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write an HTML page on the fold.")
-    ] = None,
-    data: Annotated[
-        str,
-        typer.Option(metavar="DATA", help="Images to compare on. By default those of the run."),
-    ] = "",
+    html: Annotated[Path | None, text("FILE", "Also write an HTML page on the fold.")] = None,
+    data: Annotated[str, text("DATA", "Images to compare on. By default those of the run.")] = "",
     limit: Annotated[
         int, number("Compare on this many of the images, evenly chosen.", least=1)
     ] = 16,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for the folded network. By default RUN/folded, FOLDER-folded or "
-            "folded/NAME.",
+        text(
+            "DIR",
+            "Folder for the folded network. By default RUN/folded, FOLDER-folded or folded/NAME.",
         ),
     ] = None,
 ) -> None:

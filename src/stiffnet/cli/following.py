@@ -1,12 +1,11 @@
 """A training run on the terminal: a bar on stderr, a line for each epoch on stdout."""
 
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID, TextColumn
 
+from stiffnet.cli.terminal import progress_bar
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Audience
 from stiffnet.train.tally import Tally
@@ -18,35 +17,17 @@ PATIENCE = 20  # steps between looks at the loss, which wait for the device
 class Follower(Audience):
     """Shows a run."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, stack: ExitStack) -> None:
         self.recipe = recipe
         self.told = task_of(recipe)  # which knows the words for its numbers
-        self.stack = ExitStack()
+        self.stack = stack  # closes the bar
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.steps = 0
 
-    def __enter__(self) -> "Follower":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stack.close()
-
     def begin(self, images: int, done: int) -> None:
         """Open the bar."""
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:.1f} %"),
-            TimeRemainingColumn(),
-        )
-        self.bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.bar = progress_bar(TextColumn("{task.percentage:.1f} %"))
         self.stack.enter_context(self.bar)
         self.task = self.bar.add_task(self.recipe.model, total=images, completed=done)
 

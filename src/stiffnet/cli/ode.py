@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stiffnet.cli.options import number
+from stiffnet.cli.options import number, text
 from stiffnet.cli.terminal import Terminal, command_line
 
 
@@ -22,10 +22,9 @@ def ode(
     seed: Annotated[int, number("Random seed for the initial states of three bodies.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for ode.html and a JSON file for each result. By default ode, or "
-            "ode/PROBLEM.",
+        text(
+            "DIR",
+            "Folder for ode.html and a JSON file for each result. By default ode, or ode/PROBLEM.",
         ),
     ] = None,
 ) -> None:

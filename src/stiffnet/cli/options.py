@@ -23,9 +23,14 @@ def number(help: str, *, least: int = 0, most: int = LARGEST) -> Any:
     return typer.Option(metavar="N", parser=_whole(least, most), help=help)
 
 
+def text(metavar: str, help: str) -> Any:
+    """Return an option that takes a word, or the name of a file or folder."""
+    return typer.Option(metavar=metavar, help=help)
+
+
 def choice(kind: type[StrEnum], help: str) -> Any:
     """Return an option that takes one of a few words, and lists them."""
-    return typer.Option(metavar="|".join(kind), help=help)
+    return text("|".join(kind), help)
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
@@ -48,22 +53,20 @@ Model = Annotated[
         metavar="MODEL", help="A timm name, torchvision:NAME, a run folder or a model folder."
     ),
 ]
-Data = Annotated[
-    str, typer.Option(metavar="DATA", help="digits, cifar10:DIR, or a folder of class folders.")
-]
+Data = Annotated[str, text("DATA", "digits, cifar10:DIR, or a folder of class folders.")]
 Weights = Annotated[
     str,
-    typer.Option(
-        metavar="FILE|pretrained",
-        help="A .safetensors or .pth file, or the published weights. By default a folder's own, "
+    text(
+        "FILE|pretrained",
+        "A .safetensors or .pth file, or the published weights. By default a folder's own, "
         "or random ones.",
     ),
 ]
 Attention = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="Attention module on every step of a named network, e.g. se or asr:se. A folder "
+    text(
+        "NAME",
+        "Attention module on every step of a named network, e.g. se or asr:se. A folder "
         "has its own.",
     ),
 ]
@@ -76,9 +79,9 @@ NumClasses = Annotated[
 ]
 Classes = Annotated[
     str,
-    typer.Option(
-        metavar="FILE|imagenet|data",
-        help="What the outputs stand for, where the network does not know: the names in a file "
+    text(
+        "FILE|imagenet|data",
+        "What the outputs stand for, where the network does not know: the names in a file "
         "(one per line, or JSON), ImageNet's classes, or the data's classes in order.",
     ),
 ]

@@ -16,6 +16,7 @@ from stiffnet.cli.options import (
     Weights,
     choice,
     number,
+    text,
 )
 from stiffnet.cli.terminal import Terminal, command_line
 
@@ -42,9 +43,8 @@ def spectrum(
     data: Data,
     step: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME",
-            help="A step, such as layer3.1. Can be given several times. By default all of them.",
+        text(
+            "NAME", "A step, such as layer3.1. Can be given several times. By default all of them."
         ),
     ] = [],  # noqa: B006  # typer copies it
     method: Annotated[
@@ -71,9 +71,9 @@ def spectrum(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for spectrum.json, spectrum.html and the parts that are kept as they are "
+        text(
+            "DIR",
+            "Folder for spectrum.json, spectrum.html and the parts that are kept as they are "
             "found. By default spectrum/MODEL.",
         ),
     ] = None,

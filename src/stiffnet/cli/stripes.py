@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stiffnet.cli.options import (
     Attention,
     BatchSize,
@@ -18,6 +16,7 @@ from stiffnet.cli.options import (
     Where,
     Workers,
     number,
+    text,
 )
 from stiffnet.cli.terminal import Terminal, command_line
 
@@ -38,10 +37,7 @@ def stripes(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for stripes.json and stripes.html. By default stripes/MODEL.",
-        ),
+        text("DIR", "Folder for stripes.json and stripes.html. By default stripes/MODEL."),
     ] = None,
 ) -> None:
     """Measure how constant attention is over images.

@@ -3,13 +3,14 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from stiffnet.jobs.watching import Watcher
 
 if TYPE_CHECKING:
     from rich.console import RenderableType, RichCast
+    from rich.progress import Progress, ProgressColumn
 
     from stiffnet.train.recipe import Recipe
     from stiffnet.train.run import Audience
@@ -29,23 +30,9 @@ class Terminal(Watcher):
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
         """Show how much of `total` is done; the yielded function adds to it."""
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import MofNCompleteColumn
 
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        with progress_bar(MofNCompleteColumn()) as bar:
             task = bar.add_task(what, total=total)
             yield lambda amount: bar.advance(task, amount)
 
@@ -54,8 +41,18 @@ class Terminal(Watcher):
         """Show a bar for the run, and a line for each epoch."""
         from stiffnet.cli.following import Follower
 
-        with Follower(recipe) as follower:
-            yield follower
+        with ExitStack() as stack:
+            yield Follower(recipe, stack)
+
+
+def progress_bar(amount: "ProgressColumn") -> "Progress":
+    """Return a bar that says how much is done, on stderr where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def show(result: "RenderableType") -> None:

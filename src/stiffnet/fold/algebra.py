@@ -85,14 +85,8 @@ def _per_channel(
 ) -> Layer:
     """A layer with one unit a channel; its weight has the channels along `axis`.
 
-    Args:
-        reading: The pass.
-        op: The operation.
-        weight: Its weight.
-        bias: Its bias, or None.
-        axis: Of the channels in the weight.
-        behind: How many axes come behind the channels in the output.
-        groups: Into which the first axis of the weight is cut (of transposed convolutions).
+    In the output, `behind` axes come behind the channels. The first axis of the weight of a
+    transposed convolution is cut into `groups`.
     """
     shape = tuple(weight.shape)
     channels = shape[axis] * groups

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from stiffnet.fold.operations import Example
 from stiffnet.nested import tensors_in
 from stiffnet.trajectory.graph import Watch
 from stiffnet.trajectory.wrappers import plain_run
@@ -45,8 +46,9 @@ def _chooses(func: Any, args: tuple[Any, ...]) -> bool:
     return name in CHOICES
 
 
-def before_choice(model: nn.Module, args: Any, kwargs: Any) -> list[str]:
+def before_choice(model: nn.Module, example: Example) -> list[str]:
     """Paths of the modules that finish before the network chooses anything; none if it does not."""
-    with plain_run(model), _UntilChoice(model, (args, kwargs)) as watch:
+    args, kwargs = example
+    with plain_run(model), _UntilChoice(model, example) as watch:
         model(*args, **kwargs)
     return watch.finished or []

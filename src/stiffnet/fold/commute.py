@@ -104,12 +104,9 @@ class _Back:
 
 
 def ways(value: Node, reading: Reading, user: Node | Frame) -> list[Way]:
-    """Every way from a layer to a value; together they make all of it, and nothing else.
+    """Every way from a layer to a value that goes on into a gate or a norm, the `user`.
 
-    Args:
-        value: What is to be scaled.
-        reading: The pass that it is from.
-        user: Where it goes on: into a gate or a norm.
+    Together they make all of the value, and nothing else.
 
     Raises:
         Refusal: If one of them does not lead to a layer that can hold a factor, or a value on one

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
+from stiffnet.fold.operations import Example
 from stiffnet.nested import tensors_in
 from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
@@ -41,20 +42,15 @@ class Outcome:
 
 def attempt(
     model: nn.Module,
-    args: Any,
-    kwargs: Any,
+    example: Example,
     places: Collection[str] = (),
     watch: AbstractContextManager[object] = _NOBODY,
 ) -> Outcome:
-    """Run a network, and keep what it gave and what modules of it gave, in every call of them.
+    """Run a network, and keep what it and the modules at some places gave, in every call of them.
 
-    Args:
-        model: The network.
-        args: What to run it on.
-        kwargs: The same, by name.
-        places: Paths of the modules.
-        watch: Entered around the pass.
+    The pass is run within `watch`.
     """
+    args, kwargs = example
     inside: dict[str, list[Tensor]] = {place: [] for place in places}
 
     def keep(kept: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
@@ -73,13 +69,13 @@ def attempt(
     return Outcome({**inside, OUTPUT: list(tensors_in(output))})
 
 
-def ran(model: nn.Module, *example: Any) -> Outcome:
+def ran(model: nn.Module, example: Example, *more: Any) -> Outcome:
     """Run a network that must take its example; arguments as of `attempt`.
 
     Raises:
         FoldError: If it does not.
     """
-    outcome = attempt(model, *example)
+    outcome = attempt(model, example, *more)
     if outcome.failed is not None:
         raise FoldError(
             f"{type(model).__name__} cannot be run on this example: {first_line(outcome.failed)}. "
@@ -108,28 +104,21 @@ def comparable(outcome: Outcome, name: str) -> Outcome:
 def compare(
     expected: Outcome,
     made: nn.Module,
-    args: Any,
-    kwargs: Any,
+    example: Example,
     *,
     advice: str = "report it",
     on: str = "",
 ) -> float:
     """Run a folded network, and return the scaled error of what it and its modules give.
 
-    Args:
-        expected: What the network gave that was folded.
-        made: Its folded form, in the same dtype.
-        args: What to run it on.
-        kwargs: The same, by name.
-        advice: What else to do if they differ.
-        on: What they were run on, for the message, if not on the example.
+    A message says what else to do if they differ, and what they were run `on`, if not the example.
 
     Raises:
         DifferenceError: If they differ by more than rounding.
         FoldError: If it cannot be run, gives something that is not a number, or another dtype.
     """
     name = type(made).__name__
-    result = attempt(made, args, kwargs, expected.values.keys() - {OUTPUT})
+    result = attempt(made, example, expected.values.keys() - {OUTPUT})
     if result.failed is not None:
         raise FoldError(
             f"{name} cannot be run after folding: {first_line(result.failed)}. Nothing was "

@@ -15,20 +15,12 @@ from stiffnet.network.deployed import Change, changed
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """Copy a network.
-
-    Raises:
-        FoldError: If it cannot be copied.
-    """
+    """Copy a network, or raise a `FoldError` if it cannot be copied."""
     return _copied(model, {})
 
 
 def in_float64(model: nn.Module) -> nn.Module:
-    """Copy a network in float64.
-
-    Raises:
-        FoldError: If it cannot be copied.
-    """
+    """Copy a network in float64; see `copied`."""
     doubles: dict[int, Any] = {}
     for tensor in tensors_of(model).values():
         if type(tensor) in (Tensor, nn.Parameter) and tensor.is_floating_point():

@@ -9,32 +9,33 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import flop_registry
 
+from stiffnet.fold.operations import Example
 from stiffnet.results.fold import Cost
 from stiffnet.trajectory.batch import resized
 from stiffnet.trajectory.origins import Below
 from stiffnet.trajectory.wrappers import plain_run
 
 
-def costs(models: Sequence[nn.Module], args: Any, kwargs: Any, *, passes: int
-) -> list[Cost]:  # fmt: skip
+def costs(models: Sequence[nn.Module], example: Example, *, passes: int) -> list[Cost]:
     """Count and time passes of several networks; their turns alternate."""
     times: list[list[float]] = [[] for _ in models]
     for turn in range(passes + 1 if passes else 0):
         for model, own in zip(models, times, strict=True):
-            seconds = _seconds(model, args, kwargs)
+            seconds = _seconds(model, example)
             if turn:  # the first warms up
                 own.append(seconds)
     return [
         Cost(
             sum(parameter.numel() for parameter in model.parameters()),
-            _macs(model, args, kwargs),
+            _macs(model, example),
             statistics.median(own) if own else None,
         )
         for model, own in zip(models, times, strict=True)
     ]
 
 
-def _seconds(model: nn.Module, args: Any, kwargs: Any) -> float:
+def _seconds(model: nn.Module, example: Example) -> float:
+    args, kwargs = example
     with plain_run(model):
         _wait(model)
         start = time.perf_counter()
@@ -49,7 +50,7 @@ def _wait(model: nn.Module) -> None:
         torch.cuda.synchronize(parameter.device)
 
 
-def _macs(model: nn.Module, args: Any, kwargs: Any) -> int | None:
+def _macs(model: nn.Module, example: Example) -> int | None:
     """Count on one image, with gradients: without them, torch joins some layers out of sight."""
     found: list[int] = []
 
@@ -58,7 +59,7 @@ def _macs(model: nn.Module, args: Any, kwargs: Any) -> int | None:
         if formula is not None:
             found.append(formula(*args, **kwargs, out_val=result))
 
-    args, kwargs = resized(args, 1), resized(kwargs, 1)
+    args, kwargs = (resized(given, 1) for given in example)
     try:
         with plain_run(model), torch.enable_grad(), Below(count):
             model(*args, **kwargs)

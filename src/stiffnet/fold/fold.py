@@ -13,6 +13,7 @@ from stiffnet.fold.copies import copied, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
+from stiffnet.fold.operations import Example
 from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
 from stiffnet.fold.result import FoldResult
@@ -83,17 +84,16 @@ def fold(
         for kind in kinds:
             usual.enter_context(torch.autocast(kind, enabled=False))
         usual.enter_context(own_caches(model))
-        args, kwargs = as_arguments(example_for(copied(model)) if example is None else example)
-        if any(tensor.ndim and not len(tensor) for tensor in tensors_in((args, kwargs))):
+        given = as_arguments(example_for(copied(model)) if example is None else example)
+        if any(tensor.ndim and not len(tensor) for tensor in tensors_in(given)):
             raise FoldError("The example is empty, and proves nothing. Give at least one sample.")
         tell = on_stage or (lambda: None)
-        return _fold(model, args, kwargs, fuse=fuse, branches=branches, passes=passes, tell=tell)
+        return _fold(model, given, fuse=fuse, branches=branches, passes=passes, tell=tell)
 
 
 def _fold(
     model: nn.Module,
-    args: Any,
-    kwargs: Any,
+    example: Example,
     *,
     fuse: bool,
     branches: bool,
@@ -104,7 +104,7 @@ def _fold(
     places = [sits.name for sits in constant]
     places += with_parallel_branches(model) if branches else []
     places += batch_norms(model) if fuse else []
-    proof = Proof(model, args, kwargs, places, closely=fuse or bool(constant))
+    proof = Proof(model, example, places, closely=fuse or bool(constant))
     work, reading = proof.work, proof.reading
     gates = fold_gates(work, constant, reading) if reading and constant else []
     refused = [Refused(sits.name, _varies(sits)) for sits in varying]
@@ -122,7 +122,7 @@ def _fold(
     merged: list[Change] = []
     if fuse:
         as_read = None if gates or joined else reading
-        merging = merge_norms(work, *proof.small, prove, as_read)
+        merging = merge_norms(work, proof.small, prove, as_read)
         merged = merging.changes
         refused += [Refused(path, reason) for path, reason in merging.left.items()]
     changes = [*joined, *merged]
@@ -133,8 +133,8 @@ def _fold(
     if not merged:
         prove([])
     tell()
-    images = max((len(t) for t in tensors_in((args, kwargs)) if t.ndim), default=1)
-    before, after = costs((proof.original, proof.tried), args, kwargs, passes=passes)
+    images = max((len(t) for t in tensors_in(example) if t.ndim), default=1)
+    before, after = costs((proof.original, proof.tried), example, passes=passes)
     tell()
     report = FoldReport(
         tuple(folded), tuple(refused), proof.scaled_error, proof.exact_error, before, after,

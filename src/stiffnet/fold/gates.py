@@ -28,15 +28,10 @@ def gates_of(model: nn.Module) -> tuple[list[Attachment], list[Attachment]]:
 
 
 def fold_gates(model: nn.Module, constant: Sequence[Attachment], reading: Reading) -> list[Folded]:
-    """Fold constant gates into the layers that feed them.
-
-    Args:
-        model: The network; it is changed.
-        constant: Its constant gates.
-        reading: A pass of it.
+    """Fold constant gates, of which `reading` is a pass, into the layers that feed them.
 
     Raises:
-        FoldError: If one of them cannot be folded.
+        FoldError: If one of them cannot be folded; the network is changed otherwise.
     """
     values = _constants(model, constant, reading)
     found: dict[str, list[Factors]] = {}

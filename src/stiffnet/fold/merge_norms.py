@@ -11,7 +11,7 @@ from stiffnet.batch_norms import MERGEABLE
 from stiffnet.errors import FoldError
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
-from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, has_hooks, read
+from stiffnet.fold.operations import Example, Op, Reading, Refusal, frames_of, has_hooks, read
 from stiffnet.network.deployed import Change, bias_of, remove_norm
 from stiffnet.trajectory.graph import Frame, Node
 
@@ -47,8 +47,7 @@ class Merging:
 
 def merge_norms(
     model: nn.Module,
-    args: Any,
-    kwargs: Any,
+    example: Example,
     prove: Callable[[list[Change]], object],
     reading: Reading | None = None,
 ) -> Merging:
@@ -56,8 +55,7 @@ def merge_norms(
 
     Args:
         model: A network in float64 and in evaluation mode; it is changed.
-        args: What to run it on.
-        kwargs: The same, by name.
+        example: What to run it on.
         prove: Raises a `FoldError` where the network does not give what it gave, for the changes
             that were made so far.
         reading: A pass of the network, where there was one already.
@@ -65,7 +63,7 @@ def merge_norms(
     done = Merging()
     spoilt: dict[str, str] = {}
     while True:
-        reading = reading or read(model, args, kwargs)
+        reading = reading or read(model, example)
         merges: list[_Merge] = []
         done.left = {}
         for op in list(reading.ops.values()):

@@ -12,6 +12,9 @@ from stiffnet.nested import mapped, tensors_in
 from stiffnet.trajectory.graph import Frame, Node, Watch, version_of
 from stiffnet.trajectory.wrappers import plain_run
 
+Example = tuple[tuple[Any, ...], dict[str, Any]]
+"""What a network is run on: its arguments, and those that are given by name."""
+
 
 class Refusal(Exception):
     """Something cannot be folded; the message ends a sentence that says why."""
@@ -161,9 +164,10 @@ class Reading(Watch):
         return self._users[node]
 
 
-def read(model: nn.Module, args: Any, kwargs: Any) -> Reading:
+def read(model: nn.Module, example: Example) -> Reading:
     """Run a network once, in evaluation, and keep what it did."""
-    with plain_run(model), Reading(model, (args, kwargs)) as reading:
+    args, kwargs = example
+    with plain_run(model), Reading(model, example) as reading:
         model(*args, **kwargs)
     return reading
 

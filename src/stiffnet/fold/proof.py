@@ -24,7 +24,7 @@ from stiffnet.fold.compare import (
     unchanged,
 )
 from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
-from stiffnet.fold.operations import Reading
+from stiffnet.fold.operations import Example, Reading
 from stiffnet.nested import mapped
 from stiffnet.network.deployed import Change
 from stiffnet.network.scaled_error import scaled_error
@@ -37,29 +37,22 @@ LARGER = (1, 32)
 """Pixels by which images of another size are larger: an odd number of them changes how pools and
 strided layers end at the border, and some networks take multiples of 32 only."""
 
-Example = tuple[Any, Any]
-
 
 class Proof:
     """Keeps a network as it was given and what it gave, and holds folded ones against it.
 
-    Args:
-        model: The network.
-        args: What to run it on.
-        kwargs: The same, by name.
-        places: Paths of the modules that may be folded.
-        closely: Also keep a `reading` of a pass of `work`.
+    `places` are the modules that may be folded; `closely` keeps a `reading` of a pass of `work`.
     """
 
     def __init__(
-        self, model: nn.Module, args: Any, kwargs: Any, places: Collection[str], *, closely: bool
+        self, model: nn.Module, example: Example, places: Collection[str], *, closely: bool
     ) -> None:
         self.given = model
         self.original = copied(model)
-        self.whole: Example = (args, kwargs)
-        self._expected = ran(self.original, args, kwargs)  # before any pass in float64
+        self.whole = example
+        self._expected = ran(self.original, example)  # before any pass in float64
         self._places = [path for path in _around(places) if model.get_submodule(path)._modules]
-        self.small: Example = (resized(args, SAMPLES), resized(kwargs, SAMPLES))
+        self.small = _of_size(example, SAMPLES)
         self.exact, self.work, self.reading, outcome = self._first_pass(closely=closely)
         """Two copies in float64, the one to compare with and the one to fold."""
         self._exactly: list[tuple[Example, Outcome]] = [(self.small, outcome)]
@@ -85,7 +78,7 @@ class Proof:
         for copy, example, run in tries:
             first, other = copy(self.given), copy(self.given)
             reading = Reading(first, example) if closely else None
-            outcome = run(first, *example, self._places, reading or nullcontext())
+            outcome = run(first, example, self._places, reading or nullcontext())
             if outcome.failed is None:
                 break
         self.small = example
@@ -115,14 +108,14 @@ class Proof:
         comparable(self._expected, type(self.made).__name__)
         try:
             self.places = ()
-            self.scaled_error = compare(self._expected, self.tried, *self.whole, advice=advice)
+            self.scaled_error = compare(self._expected, self.tried, self.whole, advice=advice)
         except DifferenceError:
             self.places = self._before_choice(work, folded) if self.exact_error is not None else ()
             if not self.places:
                 raise
-            whole = ran(self.original, *self.whole, self.places)
+            whole = ran(self.original, self.whole, self.places)
             inside = Outcome({place: whole.values[place] for place in self.places})
-            self.scaled_error = compare(inside, self.tried, *self.whole, advice=advice)
+            self.scaled_error = compare(inside, self.tried, self.whole, advice=advice)
 
     def _hold_exactly(
         self, work: nn.Module, folded: Sequence[Folded], changes: Sequence[Change]
@@ -133,7 +126,7 @@ class Proof:
         modules that finish before anything is chosen, and those are compared.
         """
         if self._other_sizes_wanted:
-            self._exactly += _other_size(self.exact, *self.small, self._places)
+            self._exactly += _other_size(self.exact, self.small, self._places)
             self._other_sizes_wanted = False
         advice = _advice(changes, self._dtype)
         errors = []
@@ -143,14 +136,14 @@ class Proof:
             wanted = {place: outcome.values[place] for place in (*places, OUTPUT)}
             expected = comparable(Outcome(wanted), type(self.given).__name__)
             try:
-                errors.append(compare(expected, work, *example, advice=advice, on=on))
+                errors.append(compare(expected, work, example, advice=advice, on=on))
             except DifferenceError:
-                early = before_choice(self.exact, *example)
+                early = before_choice(self.exact, example)
                 if not all(any(is_in(item.name, place) for place in early) for item in folded):
                     raise
-                inside = ran(self.exact, *example, early).values
+                inside = ran(self.exact, example, early).values
                 before = Outcome({place: inside[place] for place in early})
-                errors.append(compare(before, work, *example, advice=advice, on=on))
+                errors.append(compare(before, work, example, advice=advice, on=on))
         return max(errors) if self._dtype == torch.float64 else None
 
     def _before_choice(self, work: nn.Module, folded: Sequence[Folded]) -> tuple[str, ...]:
@@ -158,8 +151,8 @@ class Proof:
 
         There are none unless something was folded in one of them.
         """
-        found = before_choice(self.exact, *self.small)
-        before, after = (attempt(m, *self.small, found).values for m in (self.exact, work))
+        found = before_choice(self.exact, self.small)
+        before, after = (attempt(m, self.small, found).values for m in (self.exact, work))
         same = [
             place
             for place in found
@@ -186,16 +179,21 @@ def _advice(changes: Sequence[Change], dtype: torch.dtype | None) -> str:
 
 
 def _other_size(
-    model: nn.Module, args: Any, kwargs: Any, places: Collection[str]
+    model: nn.Module, example: Example, places: Collection[str]
 ) -> list[tuple[Example, Outcome]]:
     """Return one sample of the example, in another size if the network takes any."""
     for more in (*LARGER, 0):
         grow = partial(_larger, more=more)
-        other = mapped(resized(args, OTHERS), grow), mapped(resized(kwargs, OTHERS), grow)
-        outcome = attempt(model, *other, places)
+        other: Example = mapped(_of_size(example, OTHERS), grow)
+        outcome = attempt(model, other, places)
         if outcome.failed is None:
             return [(other, outcome)]
     return []
+
+
+def _of_size(example: Example, samples: int) -> Example:
+    args, kwargs = example
+    return resized(args, samples), resized(kwargs, samples)
 
 
 def _larger(value: Any, *, more: int) -> Any:

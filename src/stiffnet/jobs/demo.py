@@ -129,7 +129,7 @@ def _fold(
     write_folded(out, folded.model, folded.report.changes, source=trained, made_by=made_by)
     models = {"folded": open_model(out).model, "fused": fused.model}
     with watcher.progress("timing the forms of the network", 1) as advance:
-        taken = costs([trained.model, *models.values()], (images,), {}, passes=PASSES)
+        taken = costs([trained.model, *models.values()], ((images,), {}), passes=PASSES)
         advance(1)
     looks = (_look(model, trained, test, name, watcher, "folded") for name, model in models.items())
     accuracies = [after.accuracy, *(report.accuracy for report in looks)]

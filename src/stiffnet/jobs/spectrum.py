@@ -1,7 +1,7 @@
 """Find the eigenvalues behind a network's stiffness on images: a report, JSON files and a page."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -68,23 +68,10 @@ def spectrum(
     as it is found, so that nothing is lost if the job is stopped. Under torchrun the images are
     shared out, and all ranks get the same report.
 
-    Args:
-        model: A timm name, ``torchvision:NAME``, a run or a model folder.
-        data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
-        steps: Names of steps; none for all of them.
-        of: The ``branch``, or the ``block`` with its shortcut and what follows.
-        method: As for `stiffnet.spectrum`.
-        images: Look at this many images, evenly chosen; None for all.
-        cap: GiB that matrices may take.
-        resume: Take the spectra that are there, and compute the others.
-        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
-        attention: A module for every step of a named network.
-        num_classes: Number of outputs; None for the network's own, or the data's.
-        classes: What the outputs stand for; see `stiffnet.jobs.measure.measure`.
-        seed: Random seed for weights that were not given.
-        out: Folder for the files; None for ``spectrum/MODEL``.
-        command: What the user typed, for the record.
-        watcher: Whoever follows the job.
+    The arguments are those of `stiffnet.jobs.measure.measure`, with `images` for its `limit`, and:
+    `steps`, names of steps, none for all of them; `of` and `method`, as for `stiffnet.spectrum`;
+    `cap`, GiB that matrices may take; `resume`, to take the spectra that are there and compute the
+    others. The folder is ``spectrum/MODEL`` if `out` is not given.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used, or the folder holds
@@ -118,15 +105,16 @@ def spectrum(
     else:
         parts.refuse_any()
     if fabric.is_global_zero:
-        numbers = [int(number) for few in batches.indices for number in few]
-        parts.sweep([step.name for step in chosen], numbers)
+        every = [int(number) for few in batches.indices for number in few]
+        parts.sweep([step.name for step in chosen], every)
     fabric.barrier()  # nobody writes a part before everybody has seen what was there
     mine = part_of(batches, fabric.global_rank, fabric.world_size)
-    labelled = iter(mine if judged.outputs is None else renumbered(mine, judged.outputs))
+    labelled = mine if judged.outputs is None else renumbered(mine, judged.outputs)
+    numbers = [int(few[0]) for few in mine.indices]
     with watcher.progress(f"spectra of {loaded.name}", len(mine.indices) * len(chosen)) as advance:
         report = look(
             loaded.model,
-            _numbered([int(few[0]) for few in mine.indices], labelled),
+            ((number, *pair) for number, pair in zip(numbers, labelled, strict=True)),
             chosen,
             of=of,
             method=method,
@@ -169,14 +157,6 @@ def _key(
         "method asked for": asked,
         "preparation": json.dumps(asdict(loaded.preparation)),
     }
-
-
-def _numbered(
-    numbers: Sequence[int], images: Iterator[tuple[Tensor, Tensor]]
-) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Give each image its number in the data."""
-    for number, (image, label) in zip(numbers, images, strict=True):
-        yield number, image, label
 
 
 def _telling(watcher: Watcher) -> Callable[[str, Plan], None]:

@@ -49,21 +49,8 @@ def stripes(
 
     Of a run whose attention values were kept, the report also says how they settled.
 
-    Args:
-        model: A timm name, ``torchvision:NAME``, a run or a model folder.
-        data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
-        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
-        attention: A module for every step of a named network.
-        num_classes: Number of outputs; None for the network's own, or the data's.
-        limit: Look at this many images, evenly chosen; None for all.
-        growth: Also follow noise through the steps for this many images.
-        batch_size: Images at a time.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        workers: Processes that decode image files.
-        seed: Random seed for weights that were not given.
-        out: Folder for the files; None for ``stripes/MODEL``.
-        command: What the user typed, for the record.
-        watcher: Whoever follows the job.
+    The arguments are those of `stiffnet.jobs.measure.measure`. `growth` says for how many images to
+    follow noise through the steps too. The folder is ``stripes/MODEL`` if `out` is not given.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.

@@ -27,9 +27,6 @@ class KeptImages:
         size = len(next(iter(batch.values())))
         number = np.arange(self.seen, self.seen + size, dtype=np.int64)
         self.seen += size
-        self._keep(number, {name: np.asarray(rows) for name, rows in batch.items()})
-
-    def _keep(self, number: npt.NDArray[np.int64], batch: dict[str, Floats]) -> None:
         chosen = number % self.stride == 0
         self.number = np.concatenate([self.number, number[chosen]])
         for name, rows in batch.items():

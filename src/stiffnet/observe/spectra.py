@@ -28,16 +28,6 @@ class Store(Protocol):
         """Keep it."""
 
 
-class Nowhere:
-    """Keeps nothing."""
-
-    def get(self, step: str, image: int) -> Spectrum | None:
-        """Return None."""
-
-    def put(self, step: str, image: int, found: Spectrum) -> None:
-        """Do nothing."""
-
-
 def spectra(
     model: nn.Module,
     images: Iterable[tuple[int, Tensor, Tensor | None]],
@@ -79,18 +69,18 @@ def spectra(
     """
     if not steps:
         raise StepError("No step was given. Name some, or give a network that has residual steps.")
-    kept = store or Nowhere()
     network = exact_copy(model)
     seen: list[Seen] = []
     found: dict[str, list[Spectrum]] = {step.name: [] for step in steps}
     for number, image, label in images:
         seen.append(_judged(network, number, image, label, judge=judge))
         for step in steps:
-            value = kept.get(step.name, number)
+            value = None if store is None else store.get(step.name, number)
             if value is None:
                 tell = partial(on_plan, step.name)
                 value = _found(network, step, image, of=of, method=method, cap=cap, on_plan=tell)
-                kept.put(step.name, number, value)
+                if store is not None:
+                    store.put(step.name, number, value)
             found[step.name].append(value)
             on_spectrum()
     seen, found = _gathered(seen, found)

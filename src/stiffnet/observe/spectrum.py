@@ -14,7 +14,7 @@ from stiffnet.observe.memory import Peak
 from stiffnet.provenance import provenance
 from stiffnet.registry import unknown
 from stiffnet.results.spectrum import Spectrum
-from stiffnet.stiffness.spectrum import CAP, Found, Method, Plan, spectrum_of
+from stiffnet.stiffness.spectrum import CAP, Method, Plan, spectrum_of
 from stiffnet.trajectory.branch import Branch, branch
 from stiffnet.trajectory.steps import Step, steps as find_steps
 from stiffnet.trajectory.wrappers import unwrap
@@ -81,12 +81,28 @@ def spectrum(
             function, function.input, method=method, cap=cap, on_plan=on_plan, progress=progress
         )
     told = {key: str(value) for key, value in (facts or {}).items()}
-    return _record(
-        found,
-        function,
+    many = found.count or None
+    return Spectrum(
+        step=function.step.name,
         of=of,
+        method=found.plan.method,
+        shape=tuple(function.input.shape[1:]),
+        shape_out=tuple(function.output.shape[1:]),
+        eigenvalues=found.values,
+        count=found.count,
+        inner=found.plan.inner,
+        cut=found.plan.cut,
+        tolerance=found.tolerance,
+        negative_share=None if found.negative is None or not many else found.negative / many,
+        outside_share=None if found.outside is None or not many else found.outside / many,
+        residual=found.residual,
+        products=found.products,
+        condition=found.condition,
+        norm=found.norm,
+        singular_values=np.zeros(0) if found.singular is None else found.singular,
+        elements=function.input.numel() * function.output.numel(),
         seconds=time.perf_counter() - start,
-        peak=watch.bytes,
+        peak_bytes=watch.bytes,
         facts={"model": type(network).__name__, **told, **provenance(network)},
     )
 
@@ -130,39 +146,3 @@ def _one(x: Any) -> Any:
             "`images[:1]`."
         )
     return x.detach().double() if x.is_floating_point() else x.detach()
-
-
-def _record(
-    found: Found,
-    function: Branch,
-    *,
-    of: str,
-    seconds: float,
-    peak: int | None,
-    facts: Mapping[str, str],
-) -> Spectrum:
-    size, rows = function.input.numel(), function.output.numel()
-    many = found.count or None
-    return Spectrum(
-        step=function.step.name,
-        of=of,
-        method=found.plan.method,
-        shape=tuple(function.input.shape[1:]),
-        shape_out=tuple(function.output.shape[1:]),
-        eigenvalues=found.values,
-        count=found.count,
-        inner=found.plan.inner,
-        cut=found.plan.cut,
-        tolerance=found.tolerance,
-        negative_share=None if found.negative is None or not many else found.negative / many,
-        outside_share=None if found.outside is None or not many else found.outside / many,
-        residual=found.residual,
-        products=found.products,
-        condition=found.condition,
-        norm=found.norm,
-        singular_values=np.zeros(0) if found.singular is None else found.singular,
-        elements=size * rows,
-        seconds=seconds,
-        peak_bytes=peak,
-        facts=facts,
-    )

@@ -64,6 +64,19 @@ def numbers(
     return Column(heading, hint=hint), cell
 
 
+def coefficients(places: int) -> list[Field]:
+    """Columns of correlations, each with its p-value, and that corrected for their number."""
+    fields = []
+    for name in ("Pearson", "Spearman", "Kendall"):
+        key, corrected = name.lower(), "the same, corrected for the number of steps"
+        fields += [
+            numbers(name, key, places=places),
+            numbers("p", f"{key}_p", f"p-value of {name}'s coefficient", write=p_value),
+            numbers("Holm", f"{key}_holm", corrected, write=p_value),
+        ]
+    return fields
+
+
 def whole(value: Any) -> str:
     """Write a whole number; what is none is written as it is."""
     return clean(value, longest=30) if finite(value) is None else count(value)

@@ -11,11 +11,11 @@ from stiffnet.report.text import (
     clean,
     count,
     finite,
-    fixed,
     images,
     number,
     percent,
     strong,
+    tenths,
 )
 from stiffnet.results.fold import Form, Forms
 
@@ -49,7 +49,7 @@ def forms_table(shown: Forms) -> Table:
     """Return one row a quantity, and one column a form."""
     forms = shown.forms
     rows = (
-        ("Accuracy", [_accuracy(form.accuracy) for form in forms]),
+        ("Accuracy", [tenths(form.accuracy) for form in forms]),
         ("Parameters", [count(form.parameters) for form in forms]),
         ("MACs an image", [count(form.macs) for form in forms]),
         ("Images/s", [count(form.rate) for form in forms]),
@@ -79,22 +79,17 @@ is as accurate; outputs differ by 3e-07 of the largest.'
     )
     for form in others:
         said += f" ({clean(form.name, longest=40)}: {strong(_times(form, first))})"
-    right = f"is right on {strong(_accuracy(second.accuracy))} of the images instead of "
+    right = f"is right on {strong(tenths(second.accuracy))} of the images instead of "
     if first.accuracy == second.accuracy:
         said += " and is as accurate"
     else:
-        said += f" and {right}{_accuracy(first.accuracy)}"
+        said += f" and {right}{tenths(first.accuracy)}"
     return f"{said}; outputs differ by {_error(second.scaled_error)} of the largest."
 
 
 def _times(form: Form, first: Form) -> str:
     known = finite(form.rate) and finite(first.rate)
     return number(form.rate / first.rate, 3) if known else MISSING  # type: ignore[operator]
-
-
-def _accuracy(share: float | None) -> str:
-    known = finite(share)
-    return MISSING if known is None else f"{fixed(100 * known, 1)} %"
 
 
 def _error(value: float | None) -> str:

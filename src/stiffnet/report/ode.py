@@ -10,22 +10,15 @@ from rich.text import Text
 from stiffnet.report import blocks, ode_findings as say, ode_plots as plots, ode_tables as tables
 from stiffnet.report.blocks import Block, Box, Part, Plot, Section, Table
 from stiffnet.report.terminal import sheet_lines, spoken
-from stiffnet.report.text import clean, cleaned, count, number, strong
+from stiffnet.report.text import clean, cleaned, count, counted, number, strong
 from stiffnet.report.theme import SERIES
-from stiffnet.results.ode import (
-    AdaptiveSteps,
-    Encounters,
-    EulerComparison,
-    OdeRecord,
-    OdeSolution,
-    Theorem2Check,
-)
+from stiffnet.results import ode
 
 Given = Sequence[tuple[Any, str]]
 """Records of one kind, each with what it is called."""
 
 
-def parts(given: Sequence[tuple[OdeRecord, str]]) -> list[Part]:
+def parts(given: Sequence[tuple[ode.OdeRecord, str]]) -> list[Part]:
     """Return what results put on a page: a section for each kind of them."""
     named = [(record, _name(record, title)) for record, title in given]
     kinds = _by_kind(named)
@@ -53,12 +46,12 @@ def parts(given: Sequence[tuple[OdeRecord, str]]) -> list[Part]:
     ]
 
 
-def terminal(record: OdeRecord) -> RenderableType:
+def terminal(record: ode.OdeRecord) -> RenderableType:
     """Return what a terminal shows of one result."""
     return together([record])
 
 
-def together(records: Sequence[OdeRecord]) -> RenderableType:
+def together(records: Sequence[ode.OdeRecord]) -> RenderableType:
     """Return what a terminal shows of several results: sentences and tables for each kind."""
     lines: list[RenderableType] = []
     for kind, those in _by_kind([(record, _name(record, "")) for record in records]):
@@ -69,11 +62,11 @@ def together(records: Sequence[OdeRecord]) -> RenderableType:
     return Group(*lines[:-1])
 
 
-def _name(record: OdeRecord, title: str) -> str:
+def _name(record: ode.OdeRecord, title: str) -> str:
     return clean(title or record.title, longest=200)
 
 
-def _by_kind(given: Given) -> list[tuple[type[OdeRecord], Given]]:
+def _by_kind(given: Given) -> list[tuple[type[ode.OdeRecord], Given]]:
     """Return results of one kind together, in the order of a page."""
     groups = {kind: [pair for pair in given if isinstance(pair[0], kind)] for kind in _SECTIONS}
     return [(kind, those) for kind, those in groups.items() if those]
@@ -163,7 +156,7 @@ def _encounters(given: Given) -> list[Section]:
     items = [
         (title, [Plot(f"ode-shares-{i}", plots.shares_figure(record), title,
                       "Shares by the definition of an encounter",
-                      f"{say.how_many_runs(record)}.")])
+                      counted(len(record.closest), "run") + ".")])
         for i, (record, title) in enumerate(given)
     ]  # fmt: skip
     note = "Along a line the threshold grows. The star is the paper, whose 4.2 % are of intervals."
@@ -173,33 +166,33 @@ def _encounters(given: Given) -> list[Section]:
     return [Section("ode-encounters", "Three bodies", "Three bodies", text, drawn)]
 
 
-def _tables(kind: type[OdeRecord], given: Given, *, few: bool = False) -> list[Table]:
-    if kind is OdeSolution:
+def _tables(kind: type[ode.OdeRecord], given: Given, *, few: bool = False) -> list[Table]:
+    if kind is ode.OdeSolution:
         return [tables.solutions_table(given)]
-    if kind is AdaptiveSteps:
+    if kind is ode.AdaptiveSteps:
         return [tables.steps_table(given)]
     several = [(record, _upper(title), f"-{i}") for i, (record, title) in enumerate(given)]
-    if kind is EulerComparison:
+    if kind is ode.EulerComparison:
         return [tables.euler_table(record, title, end=end) for record, title, end in several]
-    if kind is Theorem2Check:
+    if kind is ode.Theorem2Check:
         return [tables.theorem_table(one, title, few=few, end=end) for one, title, end in several]
     every = [tables.encounters_table(record, title, end=end) for record, title, end in several]
     return [tables.durations_table(given), *([] if few else every)]
 
 
-_SECTIONS: dict[type[OdeRecord], Callable[[Given], list[Section]]] = {
-    OdeSolution: _solutions,
-    EulerComparison: _euler,
-    AdaptiveSteps: _steps,
-    Theorem2Check: _theorem,
-    Encounters: _encounters,
+_SECTIONS: dict[type[ode.OdeRecord], Callable[[Given], list[Section]]] = {
+    ode.OdeSolution: _solutions,
+    ode.EulerComparison: _euler,
+    ode.AdaptiveSteps: _steps,
+    ode.Theorem2Check: _theorem,
+    ode.Encounters: _encounters,
 }
-_SAID: dict[type[OdeRecord], Callable[[Given], list[str]]] = {
-    OdeSolution: lambda given: _one_or_all(given, say.on_solution, say.on_solutions),
-    EulerComparison: lambda given: [_upper(say.on_euler(*pair)) for pair in given],
-    AdaptiveSteps: lambda given: _one_or_all(given, say.on_steps, say.on_all_steps),
-    Theorem2Check: lambda given: [say.on_theorem(check) for check, _ in given],
-    Encounters: lambda given: [_upper(say.on_encounters(*pair)) for pair in given],
+_SAID: dict[type[ode.OdeRecord], Callable[[Given], list[str]]] = {
+    ode.OdeSolution: lambda given: _one_or_all(given, say.on_solution, say.on_solutions),
+    ode.EulerComparison: lambda given: [_upper(say.on_euler(*pair)) for pair in given],
+    ode.AdaptiveSteps: lambda given: _one_or_all(given, say.on_steps, say.on_all_steps),
+    ode.Theorem2Check: lambda given: [say.on_theorem(check) for check, _ in given],
+    ode.Encounters: lambda given: [_upper(say.on_encounters(*pair)) for pair in given],
 }
 
 

@@ -4,24 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stiffnet.report.text import count, finite, number, percent, strong
-from stiffnet.results.ode import (
-    PAPER_RUNS,
-    PAPER_TIME,
-    AdaptiveSteps,
-    Encounters,
-    EulerComparison,
-    OdeSolution,
-    Theorem2Check,
-    reached,
-    share_at,
-)
+from stiffnet.report.text import count, counted, finite, fixed, number, percent, strong, tenths
+from stiffnet.results import ode
 from stiffnet.words import listed
 
 AT_BOUND = 0.1  # a step is at the bound if it is nearer to it than this share of it
 
 
-def on_solution(solution: OdeSolution, title: str) -> str:
+def on_solution(solution: ode.OdeSolution, title: str) -> str:
     """Say how stiff a problem is, and whether its solution shows it."""
     gap = apart(solution)
     said = f"{strong(title)} takes {count(len(solution.steps))} steps."
@@ -29,11 +19,11 @@ def on_solution(solution: OdeSolution, title: str) -> str:
         times = strong(f"{number(gap, 2)} times")
         said += f" SI is {times} SAI (median over its steps)"
         rank = rank_of(solution)
-        said += "." if rank is None else f"; their rank correlation is {signed(rank)}."
+        said += "." if rank is None else f"; their rank correlation is {fixed(rank, 2)}."
     return said
 
 
-def on_solutions(given: Sequence[tuple[OdeSolution, str]]) -> str:
+def on_solutions(given: Sequence[tuple[ode.OdeSolution, str]]) -> str:
     """Say on which of several problems the two indices are farthest apart."""
     gaps = [(gap, title) for solution, title in given if (gap := apart(solution)) is not None]
     if not gaps:
@@ -45,7 +35,7 @@ def on_solutions(given: Sequence[tuple[OdeSolution, str]]) -> str:
     )
 
 
-def on_euler(comparison: EulerComparison, title: str) -> str:
+def on_euler(comparison: ode.EulerComparison, title: str) -> str:
     """Say which step sizes are stable."""
     sizes: dict[str, list[str]] = {}
     for step, verb in zip(comparison.steps, effects(comparison), strict=True):
@@ -55,13 +45,13 @@ def on_euler(comparison: EulerComparison, title: str) -> str:
     return f"{title} is stable {bound} (2/|λ| for a real λ). Errors {said}."
 
 
-def effects(comparison: EulerComparison) -> list[str]:
+def effects(comparison: ode.EulerComparison) -> list[str]:
     """Say of each step size what errors do: by the factor of the fastest-growing mode."""
     verbs = {-1: "shrink", 0: "stay as large", 1: "grow"}
     return [verbs[int(sign)] for sign in np.sign(comparison.amplification - 1)]
 
 
-def on_steps(record: AdaptiveSteps, title: str) -> str:
+def on_steps(record: ode.AdaptiveSteps, title: str) -> str:
     """Say how many steps of an adaptive method stability limits."""
     share = strong(percent(at_bound(record)))
     said = (
@@ -70,10 +60,10 @@ def on_steps(record: AdaptiveSteps, title: str) -> str:
     )
     if record.correlation is None:
         return f"{said}; SI never changes."
-    return f"{said}; the rank correlation of step and SI is {signed(record.correlation)}."
+    return f"{said}; the rank correlation of step and SI is {fixed(record.correlation, 2)}."
 
 
-def on_all_steps(given: Sequence[tuple[AdaptiveSteps, str]]) -> str:
+def on_all_steps(given: Sequence[tuple[ode.AdaptiveSteps, str]]) -> str:
     """Say of which of several solutions stability limits the steps, and of which it does not."""
     shares = [(at_bound(record), title) for record, title in given]
     (low, least), (high, most) = min(shares), max(shares)
@@ -83,7 +73,7 @@ def on_all_steps(given: Sequence[tuple[AdaptiveSteps, str]]) -> str:
     )
 
 
-def on_theorem(check: Theorem2Check) -> str:
+def on_theorem(check: ode.Theorem2Check) -> str:
     """Say whether SAI / SI tends to √c."""
     last = int(np.argmax(check.stiffness_index))
     proof = strong(f"{check.instant[last]:.4f}")
@@ -95,38 +85,32 @@ def on_theorem(check: Theorem2Check) -> str:
     )
 
 
-def on_encounters(record: Encounters, title: str) -> str:
+def on_encounters(record: ode.Encounters, title: str) -> str:
     """Say which definition of an encounter gives the paper's share of runs."""
-    runs = how_many_runs(record)
-    level = reached(record, "runs", PAPER_RUNS)
+    runs = counted(len(record.closest), "run")
+    level = ode.reached(record, "runs", ode.PAPER_RUNS)
     if level is None:
         return (
             f"{title}, {runs}: no threshold between {number(record.thresholds.min())} and "
-            f"{number(record.thresholds.max())} gives the paper's {percent_1(PAPER_RUNS)} of runs."
+            f"{number(record.thresholds.max())} gives the paper's {tenths(ode.PAPER_RUNS)} of runs."
         )
-    shares = {column: share_at(record, column, level) for column in ("time", "intervals")}
+    shares = {column: ode.share_at(record, column, level) for column in ("time", "intervals")}
     return (
-        f"{title}, {runs}: {percent_1(PAPER_RUNS)} of them have an encounter if it is a distance "
-        f"below {strong(number(level))}. Then {strong(percent_1(shares['time']))} of the time is "
-        f"inside one, and {percent_1(shares['intervals'])} of intervals of {record.interval:g} "
-        f"touch one; the paper has {percent_1(PAPER_TIME)}."
+        f"{title}, {runs}: {tenths(ode.PAPER_RUNS)} of them have an encounter if it is a distance "
+        f"below {strong(number(level))}. Then {strong(tenths(shares['time']))} of the time is "
+        f"inside one, and {tenths(shares['intervals'])} of intervals of {record.interval:g} "
+        f"touch one; the paper has {tenths(ode.PAPER_TIME)}."
     )
 
 
-def how_many_runs(record: Encounters) -> str:
-    """Write how many runs there were, with the noun."""
-    many = len(record.closest)
-    return "1 run" if many == 1 else f"{count(many)} runs"
-
-
-def apart(solution: OdeSolution) -> float | None:
+def apart(solution: ode.OdeSolution) -> float | None:
     """Return the median of SI / SAI over steps, or None where no step has both."""
     si, sai = solution.stiffness_index[:-1], solution.stiffness_aware_index
     known = np.isfinite(sai) & (sai > 0)
     return float(np.median(si[known] / sai[known])) if known.any() else None
 
 
-def rank_of(solution: OdeSolution) -> float | None:
+def rank_of(solution: ode.OdeSolution) -> float | None:
     """Return Spearman's correlation of SI and SAI over steps, or None where SI is constant."""
     frame = solution.to_frame()
     if not frame["si"].max() > frame["si"].min() * (1 + 1e-9):
@@ -134,20 +118,10 @@ def rank_of(solution: OdeSolution) -> float | None:
     return finite(frame["si"].corr(frame["sai"], method="spearman"))
 
 
-def at_bound(record: AdaptiveSteps) -> float:
+def at_bound(record: ode.AdaptiveSteps) -> float:
     """Return the share of steps that are close to the stability bound."""
     products = record.to_frame()["step_times_si"].to_numpy()
     return float((np.abs(products / record.stability - 1) < AT_BOUND).mean())
-
-
-def signed(value: float) -> str:
-    """Write a correlation."""
-    return f"{value:.2f}".replace("-", "−")
-
-
-def percent_1(share: float) -> str:
-    """Write a percentage with one decimal, as the paper does."""
-    return f"{100 * share:.1f} %"
 
 
 def span(values: Sequence[float] | np.ndarray) -> str:

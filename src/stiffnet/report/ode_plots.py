@@ -11,213 +11,176 @@ from stiffnet.report.canvas import canvas
 from stiffnet.report.step_axis import line
 from stiffnet.report.text import finite, number, plot_text
 from stiffnet.report.theme import LIGHT, SERIES
-from stiffnet.results.ode import (
-    PAPER_RUNS,
-    PAPER_TIME,
-    AdaptiveSteps,
-    Encounters,
-    EulerComparison,
-    Floats,
-    OdeSolution,
-    Theorem2Check,
-)
+from stiffnet.results import ode
 
 POINTS = 3000  # of one line; of more, as many evenly spread ones
 BEGUN = 1000  # steps before this part of the interval are left out: solvers start with a tiny one
 
+IN_TIME = "t = %{x:.4~g}"
+POINT = {"size": 6}
 _BESIDE = (0, 2, 3, 4, 5)  # series beside that of a bound
 
 
-def index_figure(solution: OdeSolution) -> go.Figure:
+def index_figure(solution: ode.OdeSolution) -> go.Figure:
     """SI and SAI along the solution."""
     some = thinned(len(solution.steps))
-    times = solution.times[:-1][some]
-    figure = _figure("time", "per unit of time", time=solution.times, y="log")
-    for values, name, series in (
-        (solution.stiffness_index[:-1], "SI", 0),
-        (solution.stiffness_aware_index, "SAI", 1),
-    ):
-        figure.add_trace(
-            _told(times, values[some], name, series, "t = %{x:.4~g}", f"{name} %{{y:.4~g}}")
-        )
-    return _ticked(figure)
+    indices = {"SI": solution.stiffness_index[:-1], "SAI": solution.stiffness_aware_index}
+    lines = [
+        _told(solution.times[:-1][some], values[some], name, i, IN_TIME, f"{name} %{{y:.4~g}}")
+        for i, (name, values) in enumerate(indices.items())
+    ]
+    return _chart("time", "per unit of time", lines, time=solution.times, y="log")
 
 
-def size_figure(solution: OdeSolution) -> go.Figure:
+def size_figure(solution: ode.OdeSolution) -> go.Figure:
     """The solver's steps along the solution."""
     some = thinned(len(solution.steps))
-    figure = _figure("time", "step", time=solution.times, y="log")
     times, steps = solution.times[:-1][some], solution.steps[some]
-    figure.add_trace(_told(times, steps, "step", 2, "t = %{x:.4~g}", "step %{y:.4~g}"))
-    figure.update_layout(showlegend=False, margin_t=16)
-    return _ticked(figure)
+    line = _told(times, steps, "step", 2, IN_TIME, "step %{y:.4~g}")
+    figure = _chart("time", "step", [line], time=solution.times, y="log")
+    return figure.update_layout(showlegend=False, margin_t=16)
 
 
-def state_figure(solution: OdeSolution) -> go.Figure:
+def state_figure(solution: ode.OdeSolution) -> go.Figure:
     """The first components, each divided by its largest size."""
     some = thinned(len(solution.times))
-    figure = _figure("time", "component / its largest size", time=solution.times)
+    lines = []
     for i, values in enumerate(solution.states.T[:SERIES]):
         largest = np.abs(values).max()
         scaled = values[some] / largest if largest > 0 else values[some]
         told = f"y{i + 1} / {number(largest)} = %{{y:.4~g}}"
-        figure.add_trace(_told(solution.times[some], scaled, f"y{i + 1}", i, "t = %{x:.4~g}", told))
-    return _ticked(figure)
+        lines.append(_told(solution.times[some], scaled, f"y{i + 1}", i, IN_TIME, told))
+    return _chart("time", "component / its largest size", lines, time=solution.times)
 
 
-def amplification_figure(comparison: EulerComparison) -> go.Figure:
+def amplification_figure(comparison: ode.EulerComparison) -> go.Figure:
     """What a step does to the fastest mode, by step size, and the bound on it."""
     steps, grown = comparison.steps, comparison.amplification
-    figure = _figure("step size h", "max |1 + h λ|")
+    points = []
     for unstable, name, symbol in ((False, "stable", "circle"), (True, "unstable", "x")):
         chosen = (grown > 1) == unstable
         told = f"<b>h = %{{x:.4~g}}</b>, {name}<br>× %{{y:.4~g}} each step<extra></extra>"
         marker = {"size": 11, "symbol": symbol, "color": LIGHT[f"series{int(unstable)}"]}
-        figure.add_trace(
-            go.Scatter(
-                x=steps[chosen], y=grown[chosen], name=name, mode="markers", marker=marker,
-                hovertemplate=told,
-            )
-        )  # fmt: skip
+        points.append(_points(steps[chosen], grown[chosen], name, marker, told))
+    figure = _chart("step size h", "max |1 + h λ|", points)
     _mark(figure, f"bound {comparison.limit:.4g} ", x=comparison.limit)
     _mark(figure, "", y=1.0)
     figure.update_xaxes(range=[0, 1.12 * max(steps.max(), comparison.limit)])
-    figure.update_yaxes(range=[0, 1.15 * max(grown.max(), 1.0)])
-    return _ticked(figure)
+    return figure.update_yaxes(range=[0, 1.15 * max(grown.max(), 1.0)])
 
 
-def first_steps_figure(comparison: EulerComparison) -> go.Figure:
+def first_steps_figure(comparison: ode.EulerComparison) -> go.Figure:
     """The first component in the first steps of each size."""
-    figure = _figure("time", "y1")
     shown = 8 * comparison.steps.max()
+    lines = []
     for i, (times, states) in enumerate(zip(comparison.times, comparison.states, strict=True)):
         near = times - times[0] <= shown * (1 + 1e-9)
         name = f"h = {comparison.steps[i]:g}"
         told = f"{name}: %{{y:.4~g}}"
-        marker = {"size": 6}
-        figure.add_trace(
-            _told(times[near], states[near, 0], name, i, "t = %{x:.4~g}", told, marker=marker)
-        )
-    return _ticked(figure)
+        lines.append(_told(times[near], states[near, 0], name, i, IN_TIME, told, marker=POINT))
+    return _chart("time", "y1", lines)
 
 
-def error_figure(comparison: EulerComparison) -> go.Figure:
+def error_figure(comparison: ode.EulerComparison) -> go.Figure:
     """How far each step size is from the exact solution; growth is dashed."""
-    figure = _figure("time", "|y − exact|", y="log")
+    lines = []
     for i, (times, errors) in enumerate(zip(comparison.times, comparison.errors, strict=True)):
         factor, some = comparison.amplification[i], thinned(len(times))[1:]
         name = f"h = {comparison.steps[i]:g}: × {number(factor)} each step"
         values = np.where(errors > 0, errors, np.nan)[some]
         dash = "dash" if factor > 1 else "solid"
-        figure.add_trace(
-            _told(times[some], values, name, i, "t = %{x:.4~g}", "error %{y:.3~g}", dash=dash)
-        )
-    return _ticked(figure)
+        lines.append(_told(times[some], values, name, i, IN_TIME, "error %{y:.3~g}", dash=dash))
+    return _chart("time", "|y − exact|", lines, y="log")
 
 
-def steps_figure(records: Sequence[tuple[AdaptiveSteps, str]]) -> go.Figure:
+def steps_figure(records: Sequence[tuple[ode.AdaptiveSteps, str]]) -> go.Figure:
     """Steps against SI, and above which step the method would grow what should decay."""
-    figure = _figure("SI", "step h", x="log", y="log")
-    figure.update_layout(legend_itemsizing="constant")
+    drawn = []
     for i, (record, name) in enumerate(records):
-        chosen = begun(record)
-        some = np.flatnonzero(chosen)[thinned(int(chosen.sum()))]
-        figure.add_trace(
-            go.Scatter(
-                x=record.stiffness_index[some], y=record.steps[some], name=plot_text(name),
-                mode="markers",
-                marker={"size": 5, "color": LIGHT[f"series{_BESIDE[i % 5]}"], "opacity": 0.6},
-                hovertemplate="SI %{x:.4~g}<br>step %{y:.4~g}<extra></extra>",
-            )
-        )  # fmt: skip
+        chosen = np.flatnonzero(begun(record))
+        some = chosen[thinned(len(chosen))]
+        marker = {"size": 5, "color": LIGHT[f"series{_BESIDE[i % 5]}"], "opacity": 0.6}
+        told = "SI %{x:.4~g}<br>step %{y:.4~g}<extra></extra>"
+        si = record.stiffness_index[some]
+        drawn.append(_points(si, record.steps[some], plot_text(name), marker, told))
     every = np.concatenate([record.stiffness_index[begun(record)] for record, _ in records])
     known = every[every > 0]
     if known.size:
         span = np.array([known.min() / 1.5, 1.5 * known.max()])
         stability = records[0][0].stability
         name = f"stability: h · SI = {number(stability)}"
-        figure.add_trace(line(list(span), list(stability / span), name, LIGHT["series1"], width=2))
-    return _ticked(figure)
+        drawn.append(line(list(span), list(stability / span), name, LIGHT["series1"], width=2))
+    figure = _chart("SI", "step h", drawn, x="log", y="log")
+    return figure.update_layout(legend_itemsizing="constant")
 
 
-def step_time_figure(record: AdaptiveSteps) -> go.Figure:
+def step_time_figure(record: ode.AdaptiveSteps) -> go.Figure:
     """Steps in time, beside the longest stable one."""
     some = thinned(len(record.steps))
     times, si = record.times[some], record.stiffness_index[some]
     bound = np.divide(record.stability, si, out=np.full_like(si, np.nan), where=si > 0)
-    figure = _figure("time", "step h", time=record.times, y="log")
-    for values, name, series in (
-        (bound, f"stability: {number(record.stability)} / SI", 1),
-        (record.steps[some], "step of RKF45", 0),
-    ):
-        figure.add_trace(_told(times, values, name, series, "t = %{x:.4~g}", "%{y:.4~g}"))
-    return _ticked(figure)
+    limit = f"stability: {number(record.stability)} / SI"
+    lines = [
+        _told(times, bound, limit, 1, IN_TIME, "%{y:.4~g}"),
+        _told(times, record.steps[some], "step of RKF45", 0, IN_TIME, "%{y:.4~g}"),
+    ]
+    return _chart("time", "step h", lines, time=record.times, y="log")
 
 
-def theorem_figure(check: Theorem2Check) -> go.Figure:
+def theorem_figure(check: ode.Theorem2Check) -> go.Figure:
     """SAI / SI read in three ways, beside the limit of the theorem."""
-    figure = _figure("SI = |λ₁|", "SAI / SI", x="log", y="log")
-    for values, name, series in (
-        (check.instant, "as in the proof", 0),
-        (check.observed, f"observed every {check.interval:g}", 1),
-        (check.settled, f"later on, at t = {check.later:g}", 2),
-    ):
-        shown = np.where(values > 0, values, np.nan)
-        told = f"{name}: %{{y:.4~g}}"
-        marker = {"size": 6}
-        figure.add_trace(
-            _told(check.stiffness_index, shown, name, series, "SI %{x:.4~g}", told, marker=marker)
-        )
+    readings = {
+        "as in the proof": check.instant,
+        f"observed every {check.interval:g}": check.observed,
+        f"later on, at t = {check.later:g}": check.settled,
+    }
+    lines = []
+    for i, (name, values) in enumerate(readings.items()):
+        shown, told = np.where(values > 0, values, np.nan), f"{name}: %{{y:.4~g}}"
+        si = check.stiffness_index
+        lines.append(_told(si, shown, name, i, "SI %{x:.4~g}", told, marker=POINT))
+    figure = _chart("SI = |λ₁|", "SAI / SI", lines, x="log", y="log")
     _mark(figure, f"√c = {check.limit:.4g}", y=check.limit, right=True)
-    return _ticked(figure)
+    return figure
 
 
-def shares_figure(record: Encounters) -> go.Figure:
+def shares_figure(record: ode.Encounters) -> go.Figure:
     """Shares of runs, intervals and time by the definition of an encounter."""
     frame = record.to_frame().sort_values("threshold")
-    figure = _figure("an encounter is a distance below", "share (%)", x="log")
+    lines = []
     for column, name, series in (
         ("runs", "runs with an encounter", 0),
         ("intervals", f"intervals of {record.interval:g} with one", 2),
         ("time", "time inside one", 1),
     ):
-        told = f"{name}: %{{y:.3~g}} %"
-        values = 100 * frame[column].to_numpy()
-        figure.add_trace(_told(frame["threshold"], values, name, series, "below %{x:.3~g}", told))
-    for share, what in ((PAPER_RUNS, "runs"), (PAPER_TIME, "intervals")):
+        values, told = 100 * frame[column].to_numpy(), f"{name}: %{{y:.3~g}} %"
+        lines.append(_told(frame["threshold"], values, name, series, "below %{x:.3~g}", told))
+    figure = _chart("an encounter is a distance below", "share (%)", lines, x="log")
+    for share, what in ((ode.PAPER_RUNS, "runs"), (ode.PAPER_TIME, "intervals")):
         _mark(figure, f"paper: {100 * share:.1f} % of {what}", y=100 * share)
     figure.update_xaxes(tickformat="~g")
-    figure.update_yaxes(range=[0, 105])
-    return _ticked(figure)
+    return figure.update_yaxes(range=[0, 105])
 
 
-def trade_figure(records: Sequence[tuple[Encounters, str]]) -> go.Figure:
+def trade_figure(records: Sequence[tuple[ode.Encounters, str]]) -> go.Figure:
     """Share of runs against share of time, as the definition of an encounter changes."""
-    figure = _figure("time inside an encounter (%)", "runs with one (%)")
+    told = "below %{customdata}<br>%{y:.3~g} % of runs, %{x:.3~g} % of the time<extra></extra>"
+    drawn = []
     for i, (record, name) in enumerate(records):
         frame = record.to_frame().sort_values("threshold")
+        x, y = list(100 * frame["time"]), list(100 * frame["runs"])
         levels = [number(value) for value in frame["threshold"]]
-        figure.add_trace(
-            line(
-                list(100 * frame["time"]), list(100 * frame["runs"]), plot_text(name),
-                LIGHT[f"series{_series(i)}"], customdata=levels,
-                hovertemplate="below %{customdata}<br>%{y:.3~g} % of runs, %{x:.3~g} % of the time"
-                "<extra></extra>",
-            )
-        )  # fmt: skip
-    paper = {"size": 15, "symbol": "star", "color": LIGHT["ink"]}
-    figure.add_trace(
-        go.Scatter(
-            x=[100 * PAPER_TIME], y=[100 * PAPER_RUNS], name="paper", mode="markers", marker=paper,
-            hovertemplate="paper: %{y:.1f} % of runs, %{x:.1f} % of the intervals<extra></extra>",
-        )
-    )  # fmt: skip
+        colour = LIGHT[f"series{i % SERIES}"]
+        drawn.append(line(x, y, plot_text(name), colour, customdata=levels, hovertemplate=told))
+    star = {"size": 15, "symbol": "star", "color": LIGHT["ink"]}
+    told = "paper: %{y:.1f} % of runs, %{x:.1f} % of the intervals<extra></extra>"
+    drawn.append(_points([100 * ode.PAPER_TIME], [100 * ode.PAPER_RUNS], "paper", star, told))
+    figure = _chart("time inside an encounter (%)", "runs with one (%)", drawn)
     figure.update_xaxes(range=[0, 15])
-    figure.update_yaxes(range=[0, 105])
-    return _ticked(figure)
+    return figure.update_yaxes(range=[0, 105])
 
 
-def begun(record: AdaptiveSteps) -> Any:
+def begun(record: ode.AdaptiveSteps) -> Any:
     """Return which steps are not the start's."""
     first, last = record.times[0], record.times[-1]
     return record.times >= first + (last - first) / BEGUN
@@ -232,42 +195,45 @@ def thinned(many: int) -> Any:
     return np.linspace(0, many - 1, min(many, POINTS)).round().astype(np.int64)
 
 
-def _figure(
-    x_title: str, y_title: str, *, time: Floats | None = None, x: str = "linear", y: str = "linear"
+def _chart(
+    x_title: str,
+    y_title: str,
+    traces: Sequence[go.Scatter],
+    *,
+    time: ode.Floats | None = None,
+    x: str = "linear",
+    y: str = "linear",
 ) -> go.Figure:
-    """Return an empty chart; time is logarithmic where most steps are in its first thousandth."""
+    """Return a chart; time is logarithmic where most steps are in its first thousandth.
+
+    A logarithmic axis of several decades has its ticks at whole ones, and not too many.
+    """
     layout = canvas(height=400)
     if time is not None and np.median(time) - time[0] < (time[-1] - time[0]) / 1000:
         x = "log"
-    for axis, title, kind in (("xaxis", x_title, x), ("yaxis", y_title, y)):
-        words = layout[axis]["title"] | {"text": title, "standoff": 8}
-        layout[axis] |= {"title": words, "type": kind, "exponentformat": "power", "nticks": 7}
+    for axis, title, kind in (("x", x_title, x), ("y", y_title, y)):
+        own = layout[f"{axis}axis"]
+        words = own["title"] | {"text": title, "standoff": 8}
+        own |= {"title": words, "type": kind, "exponentformat": "power", "nticks": 7}
+        values = [v for trace in traces for v in map(finite, trace[axis]) if v and v > 0]
+        covered = math.log10(max(values) / min(values)) if values else 0.0
+        if kind == "log" and covered > 1.5:
+            own["dtick"] = math.ceil(covered / 8)
     layout["hovermode"] = "closest"
     layout["showlegend"] = True
-    return go.Figure(layout=layout)
-
-
-def _ticked(figure: go.Figure) -> go.Figure:
-    """Put ticks at whole decades, and not too many, where a logarithmic axis has several."""
-    for axis in "xy":
-        values = [v for trace in figure.data for v in map(finite, trace[axis]) if v and v > 0]
-        covered = math.log10(max(values) / min(values)) if values else 0.0
-        layout = figure.layout[f"{axis}axis"]
-        if layout.type == "log" and covered > 1.5:
-            layout.dtick = math.ceil(covered / 8)
-    return figure
+    return go.Figure(traces, layout=layout)
 
 
 def _told(x: Any, y: Any, name: str, series: int, where: str, told: str, **look: Any) -> go.Scatter:
     """Return a line that tells at every point where it is, and a value."""
     shown = [finite(value) for value in y]
     said = f"<b>{where}</b><br>{told}<extra></extra>"
-    colour = LIGHT[f"series{_series(series)}"]
+    colour = LIGHT[f"series{series % SERIES}"]
     return line(x, shown, name, colour, hovertemplate=said, connectgaps=False, **look)
 
 
-def _series(i: int) -> int:
-    return i % SERIES
+def _points(x: Any, y: Any, name: str, marker: dict[str, Any], told: str) -> go.Scatter:
+    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, hovertemplate=told)
 
 
 def _mark(

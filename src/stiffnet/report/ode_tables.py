@@ -7,24 +7,14 @@ import numpy as np
 
 from stiffnet.report import cells
 from stiffnet.report.blocks import Cell, Column, Table
-from stiffnet.report.ode_findings import at_bound, effects, percent_1, rank_of, span
-from stiffnet.report.text import MISSING, number, percent, rows
-from stiffnet.results.ode import (
-    PAPER_RUNS,
-    PAPER_TIME,
-    AdaptiveSteps,
-    Encounters,
-    EulerComparison,
-    OdeSolution,
-    Theorem2Check,
-    reached,
-    share_at,
-)
+from stiffnet.report.ode_findings import at_bound, effects, rank_of, span
+from stiffnet.report.text import MISSING, number, percent, rows, tenths
+from stiffnet.results import ode
 
 _FEW = 8  # rows of a long table that a terminal shows
 
 
-def solutions_table(given: Sequence[tuple[OdeSolution, str]]) -> Table:
+def solutions_table(given: Sequence[tuple[ode.OdeSolution, str]]) -> Table:
     """One row a solution."""
     records = [
         {
@@ -51,7 +41,7 @@ def solutions_table(given: Sequence[tuple[OdeSolution, str]]) -> Table:
     return cells.table("solutions", "Solutions", records, fields, opened=True)
 
 
-def euler_table(comparison: EulerComparison, title: str, *, end: str = "") -> Table:
+def euler_table(comparison: ode.EulerComparison, title: str, *, end: str = "") -> Table:
     """One row a step size."""
     fields = [
         cells.numbers("Step", "step", write=lambda value: f"{value:g}"),
@@ -66,7 +56,7 @@ def euler_table(comparison: EulerComparison, title: str, *, end: str = "") -> Ta
     return cells.table(f"euler{end}", title, rows(frame), fields, opened=True)
 
 
-def steps_table(given: Sequence[tuple[AdaptiveSteps, str]]) -> Table:
+def steps_table(given: Sequence[tuple[ode.AdaptiveSteps, str]]) -> Table:
     """One row a solution by RKF45."""
     records = [
         {
@@ -92,7 +82,9 @@ def steps_table(given: Sequence[tuple[AdaptiveSteps, str]]) -> Table:
     return cells.table("adaptive", "Steps of RKF45", records, fields, opened=True)
 
 
-def theorem_table(check: Theorem2Check, title: str, *, few: bool = False, end: str = "") -> Table:
+def theorem_table(
+    check: ode.Theorem2Check, title: str, *, few: bool = False, end: str = ""
+) -> Table:
     """One row an eigenvalue."""
     fields = [
         cells.numbers("SI", "stiffness_index"),
@@ -104,10 +96,10 @@ def theorem_table(check: Theorem2Check, title: str, *, few: bool = False, end: s
     return cells.table(f"theorem2{end}", title, _some(rows(check.to_frame()), few), fields)
 
 
-def durations_table(given: Sequence[tuple[Encounters, str]]) -> Table:
+def durations_table(given: Sequence[tuple[ode.Encounters, str]]) -> Table:
     """One row a duration: which thresholds give the paper's shares, and what else they give."""
     records = [_both(record) for record, _ in given]
-    runs, time = percent_1(PAPER_RUNS), percent_1(PAPER_TIME)
+    runs, time = tenths(ode.PAPER_RUNS), tenths(ode.PAPER_TIME)
     fields = [
         cells.numbers("Duration", "duration", write=lambda value: f"{value:g}"),
         cells.numbers("Runs", "runs", write=cells.whole),
@@ -121,11 +113,12 @@ def durations_table(given: Sequence[tuple[Encounters, str]]) -> Table:
     return cells.table("durations", caption, records, fields, opened=True)
 
 
-def _both(record: Encounters) -> dict[str, Any]:
-    by_runs, by_time = reached(record, "runs", PAPER_RUNS), reached(record, "time", PAPER_TIME)
+def _both(record: ode.Encounters) -> dict[str, Any]:
+    by_runs = ode.reached(record, "runs", ode.PAPER_RUNS)
+    by_time = ode.reached(record, "time", ode.PAPER_TIME)
 
     def at(column: str, threshold: float | None) -> float | None:
-        return None if threshold is None else share_at(record, column, threshold)
+        return None if threshold is None else ode.share_at(record, column, threshold)
 
     return {
         "duration": record.duration,
@@ -138,7 +131,7 @@ def _both(record: Encounters) -> dict[str, Any]:
     }
 
 
-def encounters_table(record: Encounters, title: str, *, end: str = "") -> Table:
+def encounters_table(record: ode.Encounters, title: str, *, end: str = "") -> Table:
     """One row a threshold."""
     fields = [
         cells.numbers("Distance below", "threshold"),

@@ -36,18 +36,16 @@ def _back(parts: Sequence[Part]) -> list[Section]:
     tables = [item for part in parts for item in part.tables]
     words = list(dict.fromkeys(name for part in parts for name in part.reading))
     facts = [item for part in parts for item in part.facts]
-    shown: list[tuple[Any, Section]] = [
-        (tables, _section("tables", "The numbers", "Tables",
-                          Gallery("network", "Network", tables, panels=True))),
-        (words, _section("reading", "How to read this", "How to read", Reading(words))),
-        (facts, _section("facts", "Where these numbers come from", "Provenance",
-                         Box("pair", _groups(facts)))),
-    ]  # fmt: skip
-    return [section for items, section in shown if items]
-
-
-def _section(name: str, heading: str, link: str, block: Block) -> Section:
-    return Section(name, heading, link, "", [block])
+    networks = Gallery("network", "Network", tables, panels=True)
+    heading = "Where these numbers come from"
+    found = []
+    if tables:
+        found.append(Section("tables", "The numbers", "Tables", "", [networks]))
+    if words:
+        found.append(Section("reading", "How to read this", "How to read", "", [Reading(words)]))
+    if facts:
+        found.append(Section("facts", heading, "Provenance", "", [Box("pair", _groups(facts))]))
+    return found
 
 
 def _groups(facts: Sequence[tuple[str, Block]]) -> list[Block]:

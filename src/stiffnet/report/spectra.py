@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stiffnet.report import blocks, cells, spectra_plots as plots
 from stiffnet.report.spectra_findings import SYMBOLS, Shown, findings, headline, shown_of
-from stiffnet.report.terminal import bar, lines_table, told
+from stiffnet.report.terminal import Lines, told
 from stiffnet.report.text import clean, cleaned, count, number, percent, shape
 from stiffnet.results.spectra import Seen, SpectrumReport
 from stiffnet.results.spectrum import Spectrum
@@ -219,18 +219,9 @@ def relations_table(records: Sequence[dict[str, Any]]) -> blocks.Table:
         cells.words("Figure", "figure", write=lambda figure: SYMBOLS[figure]),
         cells.words("With", "target"),
         cells.numbers("Images", "samples", write=cells.whole),
-        *(
-            field
-            for kind in ("pearson", "spearman", "kendall")
-            for field in (
-                cells.numbers(kind.capitalize(), kind, places=2),
-                cells.numbers("p", f"{kind}_p", f"of {kind}", write=cells.p_value),
-                cells.numbers("Holm", f"{kind}_holm", "p, corrected for the number of steps",
-                              write=cells.p_value),
-            )
-        ),
+        *cells.coefficients(places=2),
         cells.words("Note", "note", write=cells.remark),
-    ]  # fmt: skip
+    ]
     note = (
         "Each figure's p-values are corrected for the number of steps, by Holm's method; there are "
         f"{len(SYMBOLS)} figures."
@@ -243,22 +234,19 @@ def steps_lines(shown: Shown) -> Table:
     records, worst = shown.steps, shown.stiffest
     longest = worst["real_extent_mean"] if worst is not None else 0.0
     headings = ("ζ_SI", "S", "P", "outside", "eigenv.", "method")
-    table = lines_table("", headings, name=_NAME, bar=_BAR)
+    lines = Lines("", headings, name=_NAME, bar=_BAR, longest=longest)
     for row in records:
+        numbers = [
+            number(row["real_extent_mean"]),
+            number(row["stiffness_index_mean"]),
+            percent(row["negative_share_mean"]),
+            percent(row["outside_share"]),
+            count(row["count"]),
+            row["method"],
+        ]
         marked = worst is not None and row["step"] == worst["step"]
-        style, colour = ("bold", "red") if marked else ("", "cyan")
-        table.add_row(
-            Text("▲" if marked else "", style=colour),
-            Text(clean(row["step"], longest=_NAME), style=style),
-            Text(bar(row["real_extent_mean"], longest, _BAR), style=colour),
-            Text(number(row["real_extent_mean"]), style=style),
-            Text(number(row["stiffness_index_mean"]), style=style),
-            Text(percent(row["negative_share_mean"]), style=style),
-            Text(percent(row["outside_share"]), style=style),
-            Text(count(row["count"]), style=style),
-            Text(row["method"], style=style),
-        )
-    return table
+        lines.add(row["step"], row["real_extent_mean"], numbers, marked=marked)
+    return lines.table
 
 
 def _memory(value: Any) -> str:

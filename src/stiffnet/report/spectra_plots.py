@@ -1,19 +1,18 @@
 """The figures on spectra; plotly draws them in a notebook too."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from stiffnet.report.canvas import canvas
-from stiffnet.report.step_axis import marker_size, spread_band, step_layout, told_line
+from stiffnet.report.step_axis import add_spread, step_layout
 from stiffnet.report.text import finite, number, percent
 from stiffnet.report.theme import LIGHT
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.results.spectrum import Complexes, Spectrum
 
-T = TypeVar("T")
 POINTS = 3_000  # eigenvalues in one panel; of more, a choice
 _BINS = 60
 _RIM = 96  # corners of the disc
@@ -25,13 +24,12 @@ def plane_figure(spectra: Sequence[Spectrum]) -> go.Figure:
     values = thinned(joined(spectra))
     layout = canvas(height=420)
     layout["margin"] |= {"t": 48}
-    half = _reach(values)
+    low, high, up = _reach(values)
     for axis, title in (("xaxis", "real part"), ("yaxis", "imaginary part")):
         layout[axis] |= {
             "title": {"text": title, "standoff": 8}, "zeroline": True,
             "zerolinecolor": LIGHT["axis"], "zerolinewidth": 1,
         }  # fmt: skip
-    low, high, up = half
     layout["xaxis"] |= {"range": [low, high], "constrain": "domain"}
     layout["yaxis"] |= {"range": [-up, up], "scaleanchor": "x", "constrain": "domain"}
     angles = np.linspace(0, 2 * np.pi, _RIM + 1)
@@ -42,14 +40,14 @@ def plane_figure(spectra: Sequence[Spectrum]) -> go.Figure:
     )  # fmt: skip
     inside = np.abs(1 + values) <= 1 + 1e-9
     figure = go.Figure(disc, layout=layout)
-    for name, chosen, series, symbol in (
-        ("inside", values[inside], 0, "circle"),
-        ("outside", values[~inside], 1, "circle"),
+    for name, chosen, series in (
+        ("inside", values[inside], 0),
+        ("outside", values[~inside], 1),
     ):
         figure.add_trace(
             go.Scatter(
                 x=chosen.real, y=chosen.imag, name=name, mode="markers",
-                marker={"size": 4.5, "symbol": symbol, "color": LIGHT[f"series{series}"],
+                marker={"size": 4.5, "symbol": "circle", "color": LIGHT[f"series{series}"],
                         "opacity": 0.55},
                 hovertemplate="λ = %{x:.4~g} + %{y:.4~g} i<extra></extra>",
             )
@@ -81,9 +79,10 @@ def real_parts_figure(spectra: Sequence[Spectrum]) -> go.Figure:
     counts, edges = np.histogram(real, edges)
     middles = (edges[:-1] + edges[1:]) / 2
     for name, side, series in (("negative", middles < 0, 0), ("positive", middles > 0, 1)):
+        shown = [each or None for each in counts[side] / len(spectra)]  # no bar for none
         figure.add_trace(
             go.Bar(
-                x=middles[side], y=_filled(counts[side] / len(spectra)), name=name,
+                x=middles[side], y=shown, name=name,
                 width=width * 0.94, marker={"color": LIGHT[f"series{series}"]},
                 hovertemplate="real part about %{x:.3~g}<br>%{y:.4~g} an image<extra></extra>",
             )
@@ -149,10 +148,6 @@ def _reach(values: Complexes) -> tuple[float, float, float]:
     return float(low - more), float(high + more), float(up + more)
 
 
-def _filled(counts: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> list[float | None]:
-    return [float(each) or None for each in counts]
-
-
 def _add_spread(
     figure: go.Figure,
     report: SpectrumReport,
@@ -165,35 +160,11 @@ def _add_spread(
     spans = []
     for found in report.spectra.values():
         known = [value for each in found if (value := finite(getattr(each, key))) is not None]
-        spans.append(np.quantile(known, [0, 0.5, 1]) if known else None)
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for run in _runs(spans):
-        back = run[::-1]
-        x += [*(i for i, _ in run), *(i for i, _ in back), None]
-        y += [*(span[0] for _, span in run), *(span[2] for _, span in back), None]
-    figure.add_trace(spread_band(x, y, f"all images, {name}", "most", series, showlegend=False))
-    told = [
-        "not defined" if span is None
-        else f"{name}: {write(span[1])} (median), {write(span[0])} to {write(span[2])}"
-        for span in spans
-    ]  # fmt: skip
-    middle = [None if span is None else float(span[1]) for span in spans]
-    marker = {"size": marker_size(report.steps, few=6, many=4)}
-    colour = LIGHT[f"series{series}"]
-    figure.add_trace(told_line(report.steps, middle, name, colour, told, marker=marker))
+        spans.append(np.quantile(known, [0, 0.5, 1]).tolist() if known else None)
 
+    def told(span: Sequence[float] | None) -> str:
+        if span is None:
+            return "not defined"
+        return f"{name}: {write(span[1])} (median), {write(span[0])} to {write(span[2])}"
 
-def _runs(spans: Sequence[T | None]) -> list[list[tuple[int, T]]]:
-    """Return neighbouring entries that are there, each with its number from 1.
-
-    >>> _runs([None, "a", "b", None, "c"])
-    [[(2, 'a'), (3, 'b')], [(5, 'c')]]
-    """
-    runs: list[list[tuple[int, T]]] = [[]]
-    for i, span in enumerate(spans, start=1):
-        if span is not None:
-            runs[-1].append((i, span))
-        elif runs[-1]:
-            runs.append([])
-    return [run for run in runs if run]
+    add_spread(figure, report.steps, name, series, spans, among="all images", told=told)

@@ -1,6 +1,7 @@
 """Charts with the steps of a network along the x axis, in the order in which they run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 import plotly.graph_objects as go
@@ -60,13 +61,47 @@ def told_line(
 
 
 def spread_band(
-    x: Sequence[Any], y: Sequence[Any], name: str, role: str, series: int, **options: Any
+    runs: Iterable[Iterable[tuple[float, Any, Any]]],
+    name: str,
+    role: str,
+    series: int,
+    **options: Any,
 ) -> go.Scatter:
-    """Return a filled outline in which `half` or `most` of the values lie."""
+    """Return filled outlines, one for each run of (x, low, high), of `half` or `most` of values."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for run in runs:
+        places, low, high = zip(*run, strict=True)
+        x += [*places, *reversed(places), None]
+        y += [*low, *reversed(high), None]
     return go.Scatter(
-        x=x, y=y, name=name, mode="lines", line={"width": 0, "color": LIGHT[f"series{series}"]},
+        x=x[:-1], y=y[:-1], name=name, mode="lines",
+        line={"width": 0, "color": LIGHT[f"series{series}"]},
         fill="toself", fillcolor=LIGHT[f"{role}{series}"], hoverinfo="skip", **options,
     )  # fmt: skip
+
+
+def add_spread(
+    figure: go.Figure,
+    steps: Sequence[str],
+    name: str,
+    series: int,
+    spans: Sequence[Sequence[float] | None],
+    *,
+    among: str,
+    told: Callable[[Sequence[float] | None], str],
+) -> None:
+    """Draw (low, middle, high) of every step, as a line in a band; a gap where there is nothing.
+
+    The legend says `among` what the band is, and `told` what a step says of its span.
+    """
+    there = groupby(enumerate(spans, start=1), key=lambda item: item[1] is not None)
+    runs = [[(i, span[0], span[2]) for i, span in run if span] for known, run in there if known]
+    figure.add_trace(spread_band(runs, f"{among}, {name}", "most", series, showlegend=False))
+    middle = [None if span is None else span[1] for span in spans]
+    marker = {"size": marker_size(steps, few=6, many=4)}
+    colour = LIGHT[f"series{series}"]
+    figure.add_trace(told_line(steps, middle, name, colour, [*map(told, spans)], marker=marker))
 
 
 def marker_size(steps: Sequence[Any], *, few: float = 7, many: float = 4.5) -> float:

@@ -10,6 +10,7 @@ from stiffnet.report.text import (
     clean,
     count,
     finite,
+    fixed,
     images,
     number,
     percent,
@@ -249,7 +250,7 @@ def _related(view: StiffnessView) -> str:
     closest = max(known, key=lambda row: abs(row["spearman"]))
     p = max(closest["spearman_holm"], closest["kendall_holm"])
     size = "smaller" if closest["spearman"] < 0 else "larger"
-    rank = f"{closest['spearman']:.2f}".replace("-", "−")
+    rank = fixed(closest["spearman"], 2)
     chance = "< 0.001" if p < 0.001 else f"= {number(p, 2)}"
     return (
         f"A larger NSI at {strong(_name(closest))} goes with a {size} loss: their rank correlation "

@@ -101,20 +101,14 @@ def _broken(view: StiffnessView, values: Sequence[Any]) -> tuple[list[Any], list
     return x[:-1], y[:-1]
 
 
-def _outline(view: StiffnessView, lower: str, upper: str) -> tuple[list[Any], list[Any]]:
-    """Return one polygon a stage, from a lower to an upper quantile; a lone step gets one too."""
-    low, high = list(view.steps[lower]), list(view.steps[upper])
-    x: list[Any] = []
-    y: list[Any] = []
+def _runs(view: StiffnessView, ends: tuple[str, str]) -> Iterator[list[tuple[float, Any, Any]]]:
+    """Yield a band for each stage, from a lower to an upper quantile; a lone step gets one too."""
+    low, high = ([finite(value) for value in view.steps[end]] for end in ends)
     for _, positions in _stage_runs(view):
-        known = [i for i in positions if None not in (finite(low[i]), finite(high[i]))]
-        if not known:
-            continue
-        ahead = [known[0] - _EDGE, *known, known[-1] + _EDGE]
-        bottom = [known[0], *known, known[-1]]
-        x += [i + 1 for i in ahead] + [i + 1 for i in reversed(ahead)] + [None]
-        y += [finite(low[i]) for i in bottom] + [finite(high[i]) for i in reversed(bottom)] + [None]
-    return x[:-1], y[:-1]
+        known = [(i + 1, low[i], high[i]) for i in positions if None not in (low[i], high[i])]
+        if known:
+            first, last = known[0], known[-1]
+            yield [(first[0] - _EDGE, *first[1:]), *known, (last[0] + _EDGE, *last[1:])]
 
 
 def _add_band(
@@ -128,7 +122,7 @@ def _add_band(
     name = "middle half" if role == "half" else "90 % of images"
     figure.add_trace(
         spread_band(
-            *_outline(view, *ends),
+            _runs(view, ends),
             name if alone else f"{name}, {plot_text(view.title, longest=40)}",
             role,
             order % SERIES,

@@ -1,16 +1,17 @@
 """The tables on a measured network: those of the page, and eighty columns of a terminal."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table as Lines
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from stiffnet.report import cells
 from stiffnet.report.blocks import Table
 from stiffnet.report.stiffness_findings import findings, headline, increment_differs, stiffest_steps
-from stiffnet.report.terminal import bar, lines_table, told
+from stiffnet.report.terminal import Lines, told
 from stiffnet.report.text import (
     clean,
     decimals_for,
@@ -102,16 +103,13 @@ def labels_table(view: StiffnessView) -> Table:
 
 def relations_table(view: StiffnessView) -> Table:
     """One row a correlation."""
-    fields = [cells.words("Step", "step"), cells.words("With", "target", longest=60)]
-    for name in ("Pearson", "Spearman", "Kendall"):
-        key, corrected = name.lower(), "the same, corrected for the number of steps"
-        fields += [
-            cells.numbers(name, key, places=3),
-            cells.numbers("p", f"{key}_p", f"p-value of {name}'s coefficient", write=cells.p_value),
-            cells.numbers("Holm", f"{key}_holm", corrected, write=cells.p_value),
-        ]
-    fields.append(cells.numbers("Images", "samples", write=cells.whole))
-    fields.append(cells.words("Note", "note", write=cells.remark))
+    fields = [
+        cells.words("Step", "step"),
+        cells.words("With", "target", longest=60),
+        *cells.coefficients(places=3),
+        cells.numbers("Images", "samples", write=cells.whole),
+        cells.words("Note", "note", write=cells.remark),
+    ]
     note = (
         "Correlation of a step's NSI with another value of the same image. Among many steps some p "
         "is small by chance: “Holm” is p corrected for the number of steps."
@@ -132,7 +130,7 @@ def summary(view: StiffnessView) -> RenderableType:
     return told(title, headline(view), [*findings(view), *notes])
 
 
-def steps_lines(view: StiffnessView) -> Lines:
+def steps_lines(view: StiffnessView) -> RichTable:
     """Return one row a step, by stage, with NSI as a bar; `▲` marks the stiffest counted steps."""
     records = rows(view.steps)
     attention = increment_differs(view)
@@ -141,32 +139,22 @@ def steps_lines(view: StiffnessView) -> Lines:
     places = decimals_for([longest])
     stiff = {row["step"] for row in stiffest_steps(view)}
     headings = ("mean", "median", "5–95 %", *(["incr."] if attention else []))
-    table = lines_table("NSI", headings, name=_NAME, bar=width)
-    stage: object = None
-    for position, row in enumerate(records):
-        if position == 0 or row["stage"] != stage:
-            stage = row["stage"]
-            if position:
-                table.add_section()
-            label = f"stage {clean(stage, longest=12)} · {shape(row['shape'])}"
-            table.add_row("", Text(label, style="italic", overflow="ellipsis", no_wrap=True))
-        marked = bool(row["counted"]) and row["step"] in stiff
-        sign, colour, style = _looks(marked=marked, counted=bool(row["counted"]))
-        spread = f"{number(row['nsi_q05'], 2)}–{number(row['nsi_q95'], 2)}"
-        table.add_row(
-            Text(sign, style=colour),
-            Text(clean(row["step"], longest=_NAME), style=style),
-            Text(bar(row["nsi_mean"], longest, width), style=colour),
-            Text(fixed(row["nsi_mean"], places), style=style),
-            Text(fixed(row["nsi_median"], places), style=style),
-            Text(spread, style=style),
-            *([Text(number(row["increment_mean"], 2), style=style)] if attention else []),
-        )
-    return table
-
-
-def _looks(*, marked: bool, counted: bool) -> tuple[str, str, str]:
-    """Return a row's sign, the colour of its bar and the style of its text."""
-    if marked:
-        return "▲", "red", "bold"
-    return (" ", "cyan", "") if counted else ("○", "dim", "dim")
+    lines = Lines("NSI", headings, name=_NAME, bar=width, longest=longest)
+    for order, (stage, members) in enumerate(groupby(records, key=lambda row: row["stage"])):
+        if order:
+            lines.table.add_section()
+        for place, row in enumerate(members):
+            if place == 0:
+                label = f"stage {clean(stage, longest=12)} · {shape(row['shape'])}"
+                named = Text(label, style="italic", overflow="ellipsis", no_wrap=True)
+                lines.table.add_row("", named)
+            numbers = [
+                fixed(row["nsi_mean"], places),
+                fixed(row["nsi_median"], places),
+                f"{number(row['nsi_q05'], 2)}–{number(row['nsi_q95'], 2)}",
+                *([number(row["increment_mean"], 2)] if attention else []),
+            ]
+            counts = bool(row["counted"])
+            marked = counts and row["step"] in stiff
+            lines.add(row["step"], row["nsi_mean"], numbers, marked=marked, quiet=not counts)
+    return lines.table

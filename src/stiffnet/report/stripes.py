@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stiffnet.report import blocks, cells, stripes_plots as plots
 from stiffnet.report.stripes_findings import dearest, findings, headline, mean_cost
-from stiffnet.report.terminal import bar, lines_table, told
+from stiffnet.report.terminal import Lines, told
 from stiffnet.report.text import clean, cleaned, count, fixed, number, percent, rows
 from stiffnet.results.growth import Growth
 from stiffnet.results.stripes import StripeReport
@@ -180,24 +180,14 @@ def growth_table(growth: Growth) -> blocks.Table:
 def modules_lines(report: StripeReport) -> Table:
     """Return one row a module, with its score as a bar; `▲` marks the dearest to make constant."""
     headings = ("", "cost", "value", "sd", "input sd", "chan.")
-    table = lines_table("Score", headings, name=_NAME, bar=_BAR)
+    lines = Lines("Score", headings, name=_NAME, bar=_BAR, longest=1.0)
     is_worst = _is(dearest(report))
     for row in rows(report.to_frame()):
-        marked = is_worst(row)
-        style, colour = ("bold", "red") if marked else ("", "cyan")
-        table.add_row(
-            Text("▲" if marked else "", style=colour),
-            Text(clean(row["step"], longest=_NAME), style=style),
-            Text(bar(row["score"], 1.0, _BAR), style=colour),
-            Text(fixed(row["score"], 3), style=style),
-            Text(percent(row["cost"]), style=style),
-            *(
-                Text(number(row[key], 2), style=style)
-                for key in ("value_mean", "value_std_mean", "input_std_mean")
-            ),
-            Text(count(row["channels"]), style=style),
-        )
-    return table
+        spreads = [row[key] for key in ("value_mean", "value_std_mean", "input_std_mean")]
+        numbers = [fixed(row["score"], 3), percent(row["cost"])]
+        numbers += [*(number(value, 2) for value in spreads), count(row["channels"])]
+        lines.add(row["step"], row["score"], numbers, marked=is_worst(row))
+    return lines.table
 
 
 def _is(worst: dict[str, Any] | None) -> Any:

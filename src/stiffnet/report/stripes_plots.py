@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from stiffnet.report.heat import colour_bar, grid, heat_layout
-from stiffnet.report.step_axis import marker_size, spread_band, step_layout, told_line
+from stiffnet.report.step_axis import add_spread, marker_size, step_layout, told_line
 from stiffnet.report.text import finite, number, percent, plot_text
 from stiffnet.report.theme import LIGHT, SCALE
 from stiffnet.results.drift import Drift
@@ -43,7 +44,12 @@ def spread_figure(report: StripeReport) -> go.Figure:
         ("input of the module", 1, [module.input_std for module in report.modules]),
         ("attention value", 0, [module.value_std for module in report.modules]),
     ):
-        _add_spread(figure, steps, name, series, arrays)
+        spans = [
+            np.quantile(known, [0.05, 0.5, 0.95]).tolist() if (known := _known(each)).size else None
+            for each in arrays
+        ]
+        told = partial(_told, name)
+        add_spread(figure, steps, name, series, spans, among="90 % of channels", told=told)
     largest = [finite(np.max(_known(module.value_std), initial=0)) for module in report.modules]
     figure.update_yaxes(type="log" if all(largest) else "linear")
     return figure
@@ -128,28 +134,9 @@ def chosen_channels(channels: int) -> list[int]:
     return [i * channels // shown for i in range(shown)]
 
 
-def _add_spread(
-    figure: go.Figure, steps: Sequence[str], name: str, series: int, arrays: Sequence[Floats]
-) -> None:
-    spans = [np.quantile(known, [0.05, 0.5, 0.95]) if (known := _known(a)).size else None
-             for a in arrays]  # fmt: skip
-    outline = [(i, span) for i, span in enumerate(spans, start=1) if span is not None]
-    back = outline[::-1]
-    figure.add_trace(
-        spread_band(
-            [i for i, _ in outline + back],
-            [span[0] for _, span in outline] + [span[2] for _, span in back],
-            f"90 % of channels, {name}",
-            "most",
-            series,
-            showlegend=False,
-        )
-    )
-    written = [[number(None if span is None else span[i]) for i in range(3)] for span in spans]
-    told = [f"{name}: sd {middle} (median), {low} to {high}" for low, middle, high in written]
-    y = [None if span is None else span[1] for span in spans]
-    marker = {"size": marker_size(steps, few=6, many=4)}
-    figure.add_trace(told_line(steps, y, name, LIGHT[f"series{series}"], told, marker=marker))
+def _told(name: str, span: Sequence[float] | None) -> str:
+    low, middle, high = map(number, span or (None, None, None))
+    return f"{name}: sd {middle} (median), {low} to {high}"
 
 
 def _known(values: Floats) -> Floats:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stiffnet.report.blocks import Table as Sheet
-from stiffnet.report.text import finite, pieces
+from stiffnet.report.text import clean, finite, pieces
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -25,15 +25,37 @@ def told(title: Text, lead: str, points: Iterable[str]) -> RenderableType:
     return Group(*lines)
 
 
-def lines_table(measure: str, headings: Iterable[str], *, name: int, bar: int) -> Table:
-    """Return an empty table: a sign, a step's name, a bar for its measure, then numbers."""
-    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
-    table.add_column("", width=1)
-    table.add_column("Step", max_width=name, no_wrap=True, overflow="ellipsis")
-    table.add_column(measure, width=bar, no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
+class Lines:
+    """A table for `rich` to print: a sign, a step's name, a bar for its measure, then numbers."""
+
+    def __init__(
+        self, measure: str, headings: Iterable[str], *, name: int, bar: int, longest: float
+    ) -> None:
+        self.table = Table(
+            box=HORIZONTALS, padding=(0, 1, 0, 0), header_style="bold", show_edge=False
+        )
+        self.table.add_column("", width=1)
+        self.table.add_column("Step", max_width=name, no_wrap=True, overflow="ellipsis")
+        self.table.add_column(measure, width=bar, no_wrap=True)
+        for heading in headings:
+            self.table.add_column(heading, justify="right", no_wrap=True)
+        self._name, self._bar, self._longest = name, bar, longest
+
+    def add(
+        self, step: str, value: object, numbers: Iterable[str], *, marked: bool, quiet: bool = False
+    ) -> None:
+        """Add a step; a quiet one is one that does not count, a marked one stands out."""
+        sign, colour, style = "", "cyan", ""
+        if marked:
+            sign, colour, style = "▲", "red", "bold"
+        elif quiet:
+            sign, colour, style = "○", "dim", "dim"
+        self.table.add_row(
+            Text(sign, style=colour),
+            Text(clean(step, longest=self._name), style=style),
+            Text(bar(value, self._longest, self._bar), style=colour),
+            *(Text(each, style=style) for each in numbers),
+        )
 
 
 def sheet_lines(sheet: Sheet, *, light: bool = False) -> Table:

@@ -161,6 +161,12 @@ def percent(share: Any) -> str:
     return f"{hundredths:.1f} %" if hundredths >= 0.95 else f"{hundredths:.1g} %"
 
 
+def tenths(share: Any) -> str:
+    """Write a share of one as a percentage with one decimal, whatever its size."""
+    known = finite(share)
+    return MISSING if known is None else f"{fixed(100 * known, 1)} %"
+
+
 def with_error(value: Any, error: Any) -> str:
     """Write ``value ± error``, both with the decimals that the error supports.
 
@@ -187,4 +193,9 @@ def shape(value: Any) -> str:
 
 def images(many: int) -> str:
     """Write how many images, with the noun."""
-    return "1 image" if many == 1 else f"{count(many)} images"
+    return counted(many, "image")
+
+
+def counted(many: int, noun: str) -> str:
+    """Write how many things, with the noun."""
+    return f"1 {noun}" if many == 1 else f"{count(many)} {noun}s"

@@ -23,14 +23,8 @@ class Drift:
 
     def means(self) -> npt.NDArray[np.float64]:
         """(modules, differences): the mean over channels."""
-        rows = []
-        for found in self.differences.values():
-            known = np.isfinite(found)
-            counts = known.sum(axis=1)
-            unknown = np.full(len(found), np.nan)
-            sums = np.where(known, found, 0.0).sum(axis=1)
-            rows.append(np.divide(sums, counts, out=unknown, where=counts > 0))
-        return np.stack(rows)
+        frames = map(pd.DataFrame, self.differences.values())
+        return np.stack([frame.mean(axis=1).to_numpy() for frame in frames])
 
     def to_frame(self) -> pd.DataFrame:
         """One row a module and pair of epochs: mean over channels, and the largest channel."""
@@ -42,7 +36,7 @@ class Drift:
                     "epoch": earlier,
                     "next_epoch": later,
                     "difference_mean": means[i, j],
-                    "difference_max": _largest(found[j]),
+                    "difference_max": pd.Series(found[j]).max(),
                 }
                 for i, (step, found) in enumerate(self.differences.items())
                 for j, (earlier, later) in enumerate(self.epochs)
@@ -64,8 +58,3 @@ class Drift:
         found = [unpacked(value) for value in row["differences"]]
         pairs = tuple((int(earlier), int(later)) for earlier, later in row["epochs"])
         return cls(pairs, row["images"], dict(zip(row["steps"], found, strict=True)))
-
-
-def _largest(values: npt.NDArray[np.float64]) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.max()) if known.size else np.nan

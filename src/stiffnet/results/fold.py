@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import pandas as pd
 
@@ -116,25 +115,6 @@ class FoldReport(Record):
         frame = pd.DataFrame(rows, columns=["form", "parameters", *floats])
         return frame.astype(dict.fromkeys(floats, float))
 
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "FoldReport":
-        """Make one of what `to_row` gave."""
-        folded = (each | {"into": tuple(each["into"])} for each in row["folded"])
-        parts: dict[str, Any] = {
-            "folded": tuple(Folded(**each) for each in folded),
-            "refused": tuple(Refused(**each) for each in row["refused"]),
-            "before": Cost(**row["before"]),
-            "after": Cost(**row["after"]),
-            "changes": tuple(Change(**each) for each in row["changes"]),
-            "places": tuple(row["places"]),
-        }
-        numbers = {key: row[key] for key in ("scaled_error", "exact_error", "images", "facts")}
-        return cls(**parts, **numbers)
-
 
 @dataclass(frozen=True)
 class Form:
@@ -173,13 +153,3 @@ class Forms(Record):
     def to_frame(self) -> pd.DataFrame:
         """One row a form."""
         return pd.DataFrame([asdict(form) for form in self.forms])
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Forms":
-        """Make one of what `to_row` gave."""
-        forms = tuple(Form(**form) for form in row["forms"])
-        return cls(forms, row["tested"], row["batch"], row["passes"])

@@ -1,14 +1,10 @@
 """How a perturbation grew through the steps of a network, against what it was bound to."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-
-from stiffnet.sealed import packed_fields, unpacked_fields
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,12 +60,3 @@ class Growth:
                     "share_of_bound": self.nearest,
                 }
             )
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        return packed_fields(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Growth":
-        """Make one of what `to_row` gave."""
-        return cls(**unpacked_fields(row) | {"steps": tuple(row["steps"])})

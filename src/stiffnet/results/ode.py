@@ -1,8 +1,8 @@
 """What was found on differential equations: solutions, steps, indices, encounters."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,6 @@ import pandas as pd
 from rich.console import RenderableType
 
 from stiffnet.results.record import Record
-from stiffnet.sealed import packed, unpacked
 
 Floats = npt.NDArray[np.float64]
 PAPER_RUNS, PAPER_TIME = 0.914, 0.042
@@ -36,17 +35,6 @@ class OdeRecord(Record):
     def to_frame(self) -> pd.DataFrame:
         """Its numbers, as a table."""
         raise NotImplementedError
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        values = {each.name: _stored(getattr(self, each.name)) for each in fields(self)}
-        return values | {"facts": dict(self.facts)}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Make one of what `to_row` gave."""
-        values = {each.name: row[each.name] for each in fields(cls) if each.name != "facts"}
-        return cls(**{k: _restored(v) for k, v in values.items()}, facts=row["facts"])
 
 
 @dataclass(frozen=True)
@@ -272,15 +260,3 @@ def share_at(encounters: Encounters, column: str, threshold: float) -> float:
 def _standard_error(values: Floats) -> Floats:
     spread: Floats = values.std(axis=0, ddof=1) / np.sqrt(len(values))
     return spread
-
-
-def _stored(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [packed(each) for each in value]
-    return packed(value) if isinstance(value, np.ndarray) else value
-
-
-def _restored(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(unpacked(each) for each in value)
-    return unpacked(value) if isinstance(value, dict) else value

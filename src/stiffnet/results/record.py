@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from rich.console import RenderableType
 
 from stiffnet.files import atomic_write
+from stiffnet.results.fields import record_of, row_of
 from stiffnet.sealed import sealed, unsealed
 
 
@@ -21,12 +22,12 @@ class Record:
 
     def to_row(self) -> dict[str, Any]:
         """Everything, as JSON types."""
-        raise NotImplementedError
+        return row_of(self)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Make one of what `to_row` gave."""
-        raise NotImplementedError
+        return record_of(row, cls)
 
     @property
     def title(self) -> str:

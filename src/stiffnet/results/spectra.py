@@ -1,8 +1,8 @@
 """The spectra of several steps on several images, and what goes with them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pandas as pd
 
@@ -120,23 +120,11 @@ class SpectrumReport(Record):
         return pd.concat(tables, ignore_index=True)
 
     def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        return {
-            "facts": dict(self.facts),
-            "classes": list(self.classes),
-            "images": [asdict(image) for image in self.images],
-            "spectra": [
-                [step, [found.to_row() for found in spectra]]
-                for step, spectra in self.spectra.items()
-            ],
-        }
+        """Everything, as JSON types; the steps as pairs, in their order."""
+        row = super().to_row()
+        return row | {"spectra": list(row["spectra"].items())}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "SpectrumReport":
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Make one of what `to_row` gave."""
-        return cls(
-            images=tuple(Seen(**seen) for seen in row["images"]),
-            spectra={step: tuple(map(Spectrum.from_row, rows)) for step, rows in row["spectra"]},
-            classes=tuple(row["classes"]),
-            facts=row["facts"],
-        )
+        return super().from_row({**row, "spectra": dict(row["spectra"])})

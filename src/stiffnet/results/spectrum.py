@@ -1,7 +1,7 @@
 """The eigenvalues behind the stiffness of one step at one input, and of many."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from stiffnet.results.record import Record
-from stiffnet.sealed import packed, unpacked
 
 Complexes = npt.NDArray[np.complex128]
 
@@ -120,32 +119,5 @@ class Spectrum(Record):
                 "imaginary": values.imag,
                 "size": np.abs(values),
                 "from_centre": np.abs(1 + values),
-            }
-        )
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        row = {each.name: getattr(self, each.name) for each in fields(self)}
-        values = np.ascontiguousarray(self.eigenvalues).view(np.float64).reshape(-1, 2)
-        return row | {
-            "shape": list(self.shape),
-            "shape_out": list(self.shape_out),
-            "eigenvalues": packed(values),
-            "singular_values": packed(self.singular_values),
-            "facts": dict(self.facts),
-        }
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Spectrum":
-        """Make one of what `to_row` gave."""
-        values = unpacked(row["eigenvalues"])
-        known = {each.name: row[each.name] for each in fields(cls)}
-        return cls(
-            **{
-                **known,
-                "shape": tuple(row["shape"]),
-                "shape_out": tuple(row["shape_out"]),
-                "eigenvalues": np.ascontiguousarray(values).view(np.complex128)[:, 0],
-                "singular_values": unpacked(row["singular_values"]),
             }
         )

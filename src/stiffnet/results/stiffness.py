@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from stiffnet.errors import StepError
+from stiffnet.results.fields import record_of, row_of
 from stiffnet.results.ranking import stiffest
 from stiffnet.results.record import Record
 from stiffnet.results.stored import read_step, read_summary, step_row, summary_row
 from stiffnet.results.view import StiffnessView, view_of
-from stiffnet.sealed import packed_fields, unpacked_fields
 from stiffnet.stiffness.given import Floats
 from stiffnet.stiffness.quantiles import ranks
 from stiffnet.stiffness.relate import relate
@@ -161,25 +161,14 @@ class StiffnessReport(Record):
 
     def stages(self) -> pd.DataFrame:
         """One row a stage: its steps, mean NSI of the counted ones, and its own TNS."""
-        s = self.summary
-        own = dict(zip(s.stages, s.stage_tns, strict=True))
-        errors = {} if s.stage_tns_se is None else dict(zip(s.stages, s.stage_tns_se, strict=True))
-        rows = []
-        for stage in dict.fromkeys(step.stage for step in self.steps):
-            members = [i for i, step in enumerate(self.steps) if step.stage == stage]
-            counted = [i for i in members if self.steps[i].counted]
-            rows.append(
-                {
-                    "stage": stage,
-                    "shape": "×".join(map(str, self.steps[members[0]].shape)),
-                    "steps": len(members),
-                    "counted": len(counted),
-                    "nsi_mean": s.nsi_mean[counted].mean() if counted else np.nan,
-                    "tns": own.get(stage, np.nan),
-                    "tns_se": errors.get(stage, np.nan),
-                }
-            )
-        return pd.DataFrame(rows)
+        s, frame = self.summary, self.to_frame()
+        rows = frame.groupby("stage", sort=False).agg(
+            shape=("shape", "first"), steps=("step", "size"), counted=("counted", "sum")
+        )
+        rows["nsi_mean"] = frame[frame["counted"]].groupby("stage")["nsi_mean"].mean()
+        rows["tns"] = pd.Series(s.stage_tns, s.stages, dtype=float)
+        rows["tns_se"] = pd.Series(s.stage_tns_se, s.stages, dtype=float)
+        return rows.reset_index()
 
     def by_label(self) -> pd.DataFrame:
         """One row a label: its samples, TNS with standard error, mean NSI, accuracy.
@@ -256,7 +245,7 @@ class StiffnessReport(Record):
             "notes": list(self.notes),
             "steps": [step_row(step) for step in self.steps],
             "summary": summary_row(self.summary),
-            "kept": packed_fields(self.kept),
+            "kept": {k: v for k, v in row_of(self.kept).items() if v is not None},
         }
 
     @classmethod
@@ -266,7 +255,7 @@ class StiffnessReport(Record):
         return cls(
             steps=steps,
             summary=read_summary(row["summary"], steps),
-            kept=Samples(**unpacked_fields(row["kept"])),
+            kept=record_of(row["kept"], Samples),
             accuracy=row["accuracy"],
             classes=tuple(row["classes"]),
             facts=row["facts"],

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ import pandas as pd
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
 from stiffnet.results.record import Record
-from stiffnet.sealed import packed, packed_fields, unpacked, unpacked_fields
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,10 +80,10 @@ class StripeReport(Record):
                     "spatial": module.spatial,
                     "score": module.score,
                     "cost": module.cost,
-                    "value_mean": _mean(module.value_mean),
-                    "value_std_mean": _mean(module.value_std),
-                    "value_std_max": _largest(module.value_std),
-                    "input_std_mean": _mean(module.input_std),
+                    "value_mean": pd.Series(module.value_mean).mean(),
+                    "value_std_mean": pd.Series(module.value_std).mean(),
+                    "value_std_max": pd.Series(module.value_std).max(),
+                    "input_std_mean": pd.Series(module.input_std).mean(),
                     "silent": module.silent,
                 }
                 for module in self.modules
@@ -96,45 +95,19 @@ class StripeReport(Record):
         return replace(self, drift=drift or self.drift, growth=growth or self.growth)
 
     def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        return {
-            "facts": dict(self.facts),
-            "samples": self.samples,
-            "number": packed(self.number),
-            "modules": [_row(module) for module in self.modules],
-            "drift": self.drift and self.drift.to_row(),
-            "growth": self.growth and self.growth.to_row(),
-        }
+        """Everything, as JSON types; a score or cost that is no number is None."""
+        row = super().to_row()
+        for module in row["modules"]:
+            module.update({name: None for name in _NUMBERS if not np.isfinite(module[name])})
+        return row | {"drift": self.drift and self.drift.to_row()}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "StripeReport":
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Make one of what `to_row` gave."""
-        return cls(
-            modules=tuple(_module(each) for each in row["modules"]),
-            samples=row["samples"],
-            number=unpacked(row["number"]),
-            drift=row["drift"] and Drift.from_row(row["drift"]),
-            growth=row["growth"] and Growth.from_row(row["growth"]),
-            facts=row["facts"],
-        )
-
-
-def _row(module: ModuleStripes) -> dict[str, Any]:
-    numbers = {name: getattr(module, name) for name in _NUMBERS}
-    known = {name: value if np.isfinite(value) else None for name, value in numbers.items()}
-    return packed_fields(module) | known
-
-
-def _module(row: dict[str, Any]) -> ModuleStripes:
-    numbers = {name: np.nan if row[name] is None else row[name] for name in _NUMBERS}
-    return ModuleStripes(**unpacked_fields(row) | numbers)
-
-
-def _mean(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else np.nan
-
-
-def _largest(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.max()) if known.size else np.nan
+        unknown = dict.fromkeys(_NUMBERS, np.nan)
+        modules = [
+            unknown | {name: value for name, value in each.items() if value is not None}
+            for each in row["modules"]
+        ]
+        drift = row["drift"] and Drift.from_row(row["drift"])
+        return replace(super().from_row({**row, "modules": modules, "drift": None}), drift=drift)

@@ -21,17 +21,12 @@ _LISTED = 5  # how many sample numbers a message spells out
 def as_numbers(values: Any, *, what: str) -> Floats:
     """Return a tensor, an array, a list or a table of real numbers as a float64 array.
 
-    Args:
-        values: The numbers; gradients are not followed.
-        what: The argument's name, for messages.
+    >>> as_numbers([[1, 2]], what="nsi")
+    array([[1., 2.]])
 
     Raises:
         StepError: If they are complex, masked, words, dates, of unequal lengths, sparse, or on a
             device that holds no numbers. NaN is a number here; who takes numbers names it.
-
-    Example:
-        >>> as_numbers([[1, 2]], what="nsi")
-        array([[1., 2.]])
     """
     if is_tensor(values):
         dense = str(values.layout) == "torch.strided" and not values.is_meta

@@ -50,14 +50,7 @@ def index_from_norms(
 ) -> Tensor:
     """Divide norms of rates by norms of states, and name every sample for which that is no number.
 
-    Args:
-        state_norms: One norm per sample.
-        rate_norms: One norm per sample; zero is fine.
-        what: The step's name, for messages.
-        first: Number of the first of these samples in the data, for messages.
-
-    Returns:
-        One float64 index per sample.
+    `what` is the step's name, and `first` the number of the first sample in the data, for messages.
 
     Raises:
         NonFiniteError: If a norm is NaN or infinite, or a state's norm is zero.
@@ -85,14 +78,7 @@ def indices_from_norms(
 ) -> Tensor:
     """Do as `index_from_norms` for all steps of a pass, and look at all of the numbers once.
 
-    Args:
-        state_norms: One norm per sample and step.
-        rate_norms: The same; or several such tables, stacked.
-        steps: Names of the steps, for messages.
-        first: Number of the first of these samples in the data, for messages.
-
-    Returns:
-        Indices in float64, in the shape of the rates.
+    Norms are (samples, steps); rates may be several such tables, stacked.
 
     Raises:
         NonFiniteError: If an index does not exist; of the first such step, table by table.

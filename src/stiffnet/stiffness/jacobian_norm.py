@@ -36,16 +36,8 @@ def largest_singular_value(
     """Estimate ‖J‖ for every sample, by Golub and Kahan's bidiagonalisation.
 
     The estimate is from below and exact once there are as many iterations as entries; every vector
-    is made orthogonal to all before it, in float64.
-
-    Args:
-        forward: J v, for vectors of shape (samples, entries).
-        backward: Jᵀ u.
-        start: Where to begin: random vectors.
-        iterations: Products with J, and as many with its transpose.
-
-    Returns:
-        One norm a sample.
+    is made orthogonal to all before it, in float64. Vectors are (samples, entries); `forward` is
+    J v, `backward` is Jᵀ u, and there are as many of either as iterations.
     """
     count = min(iterations, start.shape[1])
     right = [_unit(start)[0]]
@@ -71,15 +63,9 @@ def jacobian_norm(
 ) -> Tensor | None:
     """Return ‖∂outputs/∂inputs‖ of every sample at this point, in the graph that made `outputs`.
 
-    None where they do not depend on the inputs. Products with J are gradients of products with
-    its transpose, so whatever can be differentiated twice will do.
-
-    Args:
-        outputs: A value with a graph.
-        inputs: The place in the graph, and the value that was there.
-        layouts: Of the inputs and of the outputs.
-        iterations: As for `largest_singular_value`.
-        generator: Draws the vectors to begin with, on the CPU.
+    None where they do not depend on the inputs, which are a place in the graph and the value that
+    was there. Products with J are gradients of products with its transpose, so whatever can be
+    differentiated twice will do. The generator draws the vectors to begin with, on the CPU.
     """
     edge, value = inputs
     inner, outer = layouts

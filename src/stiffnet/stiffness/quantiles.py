@@ -45,20 +45,14 @@ def ranks(count: int) -> list[int]:
 
 
 def quantiles(histogram: NDArray[Any], low: Floats, high: Floats) -> Floats:
-    """Read order statistics off the bins.
+    """Read (quantiles, steps) order statistics off (steps, bins) counts of one sample or more.
 
-    Args:
-        histogram: (steps, bins) counts, with at least one sample.
-        low: The smallest value of each step, which stands for all in the first bin.
-        high: The largest value of each step, which stands for all in the last bin.
+    Each is the middle of its bin; the smallest and the largest value of a step stand for all in the
+    first and in the last one.
 
-    Returns:
-        (quantiles, steps): the middle of the bin that holds each order statistic.
-
-    Example:
-        >>> counts = binned(np.array([[1.0], [1.0], [0.0]]))
-        >>> quantiles(counts, np.array([0.0]), np.array([1.0]))[:, 0].tolist()
-        [0.0, 0.0, 1.0, 1.0, 1.0]
+    >>> counts = binned(np.array([[1.0], [1.0], [0.0]]))
+    >>> quantiles(counts, np.array([0.0]), np.array([1.0]))[:, 0].tolist()
+    [0.0, 0.0, 1.0, 1.0, 1.0]
     """
     middles = 10.0 ** (_LOWEST + (np.arange(BINS) - 0.5) / _PER_DECADE)
     middles[0], middles[-1] = 0.0, np.inf  # so that the extremes take over below

@@ -26,23 +26,19 @@ _POOLED = "all"
 
 @dataclass(frozen=True)
 class ModelRanking:
-    """How the order of several models by stiffness goes with their order by accuracy.
-
-    Attributes:
-        names: The models, in the order given.
-        spearman: Rank correlation; None if either column is constant.
-        spearman_p: Its two-sided p-value, exact up to eight models.
-        kendall: Kendall's tau-b; None likewise.
-        kendall_p: Its two-sided p-value.
-        note: Why there is no number, or empty.
-    """
+    """How the order of several models by stiffness goes with their order by accuracy."""
 
     names: tuple[str, ...]
+    """The models, in the order given."""
     spearman: float | None
+    """Rank correlation; None if either column is constant."""
     spearman_p: float | None
+    """Its two-sided p-value, exact up to eight models."""
     kendall: float | None
+    """Kendall's tau-b; None likewise."""
     kendall_p: float | None
     note: str
+    """Why there is no number, or empty."""
 
 
 def relate(
@@ -125,14 +121,10 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
     The k-th smallest of m is multiplied by m - k + 1, and none may come out below a smaller one's
     or above one. Rejecting at :math:`\alpha` then makes one false finding or more with probability
-    :math:`\alpha` at most, under any dependence.
+    :math:`\alpha` at most, under any dependence. None, where there is no test, does not count.
 
-    Args:
-        p_values: One for each hypothesis; None, where there is no test, does not count.
-
-    Example:
-        >>> holm([0.01, 0.5, None, 0.02])
-        [0.03, 0.5, None, 0.04]
+    >>> holm([0.01, 0.5, None, 0.02])
+    [0.03, 0.5, None, 0.04]
     """
     known = [(p, position) for position, p in enumerate(p_values) if p is not None]
     corrected: list[float | None] = [None] * len(p_values)

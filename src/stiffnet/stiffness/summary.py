@@ -10,26 +10,7 @@ from stiffnet.stiffness.given import Floats
 class StiffnessSummary(NamedTuple):
     """What a data set's samples did, step by step. Arrays have one entry per step or per stage.
 
-    Attributes:
-        samples: Number of samples.
-        nsi_mean: Mean index of each step.
-        nsi_std: Its standard deviation over samples (divisor N - 1); None for one sample.
-        nsi_min: Smallest index of each step.
-        nsi_max: Largest index of each step.
-        increment_mean: Mean increment of each step.
-        increment_std: Its standard deviation over samples; None for one sample.
-        nsi_quantiles: (5, steps): the 5, 25, 50, 75 and 95 % order statistics (the smallest value
-            with at least that share of samples at or below it), each good to 0.5 %.
-        counted_steps: Number of steps that are counted.
-        tns_steps: Number of these whose stage has another one. Only they move the total: a stage
-            with a single counted step has its maximum for its mean, and adds nothing.
-        stages: Ids of the stages that have a counted step, ascending.
-        tns: Mean total stiffness; None if no step is counted.
-        tns_se: Its standard error; None for one sample as well.
-        increment_tns: The same total with increments in the place of indices; None likewise.
-        increment_tns_se: Its standard error; None likewise.
-        stage_tns: Mean of each such stage's own rectangle.
-        stage_tns_se: Its standard error; None for one sample.
+    Standard deviations over samples (divisor N - 1) and standard errors are None for one sample.
     """
 
     samples: int
@@ -40,14 +21,22 @@ class StiffnessSummary(NamedTuple):
     increment_mean: Floats
     increment_std: Floats | None
     nsi_quantiles: Floats
+    """(5, steps): the 5, 25, 50, 75 and 95 % order statistics (the smallest value with at least
+    that share of samples at or below it), each good to 0.5 %."""
     counted_steps: int
     tns_steps: int
+    """Number of counted steps whose stage has another one. Only they move the total: a stage with a
+    single counted step has its maximum for its mean, and adds nothing."""
     stages: tuple[int, ...]
+    """Ids of the stages that have a counted step, ascending."""
     tns: float | None
+    """Mean total stiffness; None if no step is counted."""
     tns_se: float | None
     increment_tns: float | None
+    """The same total with increments in the place of indices; None likewise."""
     increment_tns_se: float | None
     stage_tns: Floats
+    """Mean of each such stage's own rectangle."""
     stage_tns_se: Floats | None
 
 

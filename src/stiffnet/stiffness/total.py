@@ -28,15 +28,11 @@ _CELLS = 1 << 21  # indicators per piece of the proportion: a few MB, so they st
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over samples and its standard error, on a grid.
-
-    Attributes:
-        value: The mean at each (M₁, M₂).
-        standard_error: Sample standard deviation (divisor N - 1) over √N; None for one sample.
-    """
+    """A mean over samples and its standard error, at each (M₁, M₂) of a grid."""
 
     value: Floats
     standard_error: Floats | None
+    """Sample standard deviation (divisor N - 1) over √N; None for one sample."""
 
 
 @overload
@@ -183,18 +179,11 @@ def proportion(
 
 
 def check_indices(values: Floats, *, what: str = "nsi") -> None:
-    """Refuse indices that are NaN, infinite, negative or huge, naming the samples and the step.
-
-    Args:
-        values: (samples, steps).
-        what: The argument's name, for messages.
+    """Refuse (samples, steps) indices that are no such ratios, naming the samples and the step.
 
     Raises:
         NonFiniteError: If a value is NaN or infinite.
         StepError: If a value is negative, or above 1e140, where totals would leave float64.
-
-    Example:
-        >>> check_indices(np.array([[0.5, 1.0]]))
     """
     if values.size == 0 or (values.min() >= 0 and values.max() <= _LARGEST):  # they see NaN too
         return
@@ -214,19 +203,11 @@ def check_indices(values: Floats, *, what: str = "nsi") -> None:
 def stage_columns(stages: Stages, *, steps: int) -> dict[int, list[int]]:
     """Columns of each stage, by ascending stage id.
 
-    Args:
-        stages: The stage of each step.
-        steps: How many there must be.
-
-    Returns:
-        A list of column numbers for every stage id.
+    >>> stage_columns([7, 7, 2], steps=3)
+    {2: [2], 7: [0, 1]}
 
     Raises:
-        StepError: If there is not one integer per step.
-
-    Example:
-        >>> stage_columns([7, 7, 2], steps=3)
-        {2: [2], 7: [0, 1]}
+        StepError: If there is not one integer for each of the steps.
     """
     ids = as_array(stages)
     if ids.shape != (steps,) or not (steps == 0 or np.issubdtype(ids.dtype, np.integer)):
