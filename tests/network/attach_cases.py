@@ -9,6 +9,7 @@ import torchvision
 from torch import nn
 
 import stiffnet.backbones as backbones
+import stiffnet.network.own_models  # noqa: F401 - registers our networks with timm
 
 
 class Case(NamedTuple):
@@ -56,7 +57,6 @@ SWEEP = [
     of_timm("crossvit_tiny_240", 240, 36),
     of_timm("cs3darknet_focus_s", 64, 9),
     of_timm("deit_tiny_patch16_224", 224, 24),
-    of_timm("dpn48b", 64, 13),  # tuples as arguments
     of_timm("edgenext_xx_small", 64, 15),
     of_timm("mobilenetv2_035", 64, 10),
     of_timm("efficientvit_m0", 224, 38),

@@ -128,6 +128,49 @@ def test_the_block_is_one_and_the_branch_where_nothing_follows():
     assert (block.max_real - 1, block.min_real - 1) == pytest.approx(ends, abs=1e-9)
 
 
+class Turned(nn.Module):
+    """Adds with its channels last, and returns them first: x + f(x)."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 1))
+
+    def forward(self, x):
+        turned = x.permute(0, 2, 3, 1) + self.inside(x).permute(0, 2, 3, 1)
+        return turned.permute(0, 3, 1, 2)
+
+
+class Writing(Turned):
+    """Writes into what it is given."""
+
+    def forward(self, x):
+        x += self.inside(x)
+        return x
+
+
+@pytest.mark.parametrize("method", ["dense", "reduced", "krylov"])
+@pytest.mark.parametrize("size", [(4, 4), (4, 6)])
+@pytest.mark.parametrize("block", [Turned, Writing])
+def test_layouts_and_writes_of_a_block_do_not_matter(block, size, method):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(block()).double(), torch.randn(1, 4, *size).double()
+    before, numbers = x.clone(), x.numel()
+    for of in ("branch", "block"):
+        found = stiffnet.spectrum(model, "0", x, of=of, method=method)
+        assert torch.equal(x, before)
+        jacobian = torch.autograd.functional.jacobian(model[0].inside, x).reshape(numbers, numbers)
+        wanted = np.linalg.eigvals(jacobian.numpy()) + (of == "block")
+        assert found.max_real == pytest.approx(wanted.real.max(), abs=1e-9)
+        assert found.min_real == pytest.approx(wanted.real.min(), abs=1e-9)
+
+
+def test_a_network_that_cannot_be_copied_is_refused():
+    model = small()
+    model[1].last = model[0](torch.rand(1, 3, 4, 4))
+    with pytest.raises(StepError, match="Sequential cannot be copied"):
+        stiffnet.spectrum(model, "1", torch.rand(1, 3, 4, 4))
+
+
 def test_dropout_is_out_and_the_network_stays_in_training():
     model = small()
     x = torch.rand(1, 3, 4, 4)

@@ -71,6 +71,84 @@ def test_a_function_that_does_not_move_has_zeros(method, function):
     assert found.norm == 0
 
 
+@pytest.mark.parametrize("method", [*DIRECT, "krylov"])
+def test_a_triangular_function_has_its_diagonal(method):
+    """Far from normal: a routine that does not see the form gives noise of the size of 1e-2."""
+    random = np.random.default_rng(0)
+    for diagonal in (np.zeros(24), random.choice([0.0, 0.3], 24), np.linspace(-0.1, 0.4, 24)):
+        matrix = np.triu(random.standard_normal((24, 24)), 1) + np.diag(diagonal)
+        order = random.permutation(24)
+        found = spectrum_of(linear(matrix[np.ix_(order, order)]), point(24), method=method)
+        np.testing.assert_array_equal(np.sort(found.values.real), diagonal[diagonal.argsort()])
+        assert not found.values.imag.any()
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e8, 1e-12, 1e-200])
+def test_eigenvalues_scale_with_the_function(scale):
+    matrix = with_eigenvalues([-3.0, -1.0, 0.5, 2.0])
+    np.testing.assert_allclose(
+        as_set(eigenvalues(scale * matrix) / scale), [-3, -1, 0.5, 2], rtol=1e-9
+    )
+
+
+def test_both_ends_of_an_orthogonal_function_are_found():
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((130, 130)))[0]
+    found, plain = spectrum_of(linear(turn), point(130), method="krylov"), np.linalg.eigvals(turn)
+    assert found.values.real.min() == pytest.approx(plain.real.min())
+    assert found.values.real.max() == pytest.approx(plain.real.max())
+
+
+@pytest.mark.parametrize("method", [*DIRECT, "krylov"])
+def test_a_block_of_which_little_passes_behind_the_sum(method):
+    """Fewer coordinates are alive behind the sum than count inside of the branch."""
+    random = np.random.default_rng(0)
+    matrix = -0.9 * np.eye(500) + 0.01 * random.standard_normal((500, 500))
+    low = torch.zeros(500).double()
+    low[450:] = 20.0
+    weight = torch.from_numpy(matrix)
+
+    def block(x):
+        return torch.relu(x + x @ weight.T + low - 10)
+
+    plain = np.linalg.eigvals(torch.func.jacrev(block)(point(500))[0, :, 0].numpy())
+    found = spectrum_of(block, point(500), method=method)
+    assert found.values.real.max() == pytest.approx(plain.real.max())
+    assert np.abs(found.values).max() == pytest.approx(np.abs(plain).max())
+    if method == "reduced":
+        assert found.plan.inner == 50
+        assert math.isfinite(found.condition)
+
+
+def test_a_lower_precision_inside_is_lifted():
+    """Rank 4 of 16; in float32 the twelve zeros would be noise, half of it below zero."""
+    random = np.random.default_rng(0)
+    down, up = (torch.from_numpy(random.standard_normal(s)) for s in ((16, 4), (4, 16)))
+    wanted = np.linalg.eigvals((down @ up).numpy().T)
+    for method in DIRECT:
+        found = spectrum_of(
+            lambda x: (x.float().double() @ down).to(torch.float32).double() @ up,
+            point(16), method=method,
+        )  # fmt: skip
+        assert (found.values != 0).sum() == 4
+        assert found.negative == (wanted.real < -1e-9).sum()
+
+
+def drawn(x):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return x * torch.rand(x.shape, dtype=x.dtype)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [drawn, lambda x: x * torch.from_numpy(np.abs(x.detach().numpy()))],
+    ids=["a seed of its own", "NumPy"],
+)
+def test_what_cannot_be_followed_is_refused(function):
+    with pytest.raises(StepError, match="cannot be followed"):
+        spectrum_of(function, point(30), method="dense")
+
+
 def test_zeros_are_counted_where_they_are_defective():
     """A Jordan block of zeros beside others: a plain routine gives noise of 1e-16 ** (1 / 5)."""
     blocks = np.zeros((9, 9))

@@ -6,7 +6,7 @@ the architectures: a ResNet has a step a block, a transformer two, and so on.
 
 from typing import NamedTuple
 
-TIMM_VERSION = "1.0.30"
+TIMM_VERSION = "1.0.31"
 
 
 class Family(NamedTuple):
@@ -32,11 +32,11 @@ TIMM = [
     Family("crossvit", "crossvit_tiny_240", 240, 36, 24),
     Family("csatv2", "csatv2", 512, 68, 40),
     Family("cspnet", "cs3darknet_focus_s", 256, 9, 5),
+    Family("cspnext", "cspnext_s", 224, 5, 2),
     Family("davit", "davit_tiny", 224, 48, 44),
     Family("deepseek_vit", "deepseek_vit_412m", 546, 64, 63),
     Family("deit", "deit_tiny_patch16_224", 224, 24, 23),
     Family("dla", "dla46x_c", 224, 12, 8),
-    Family("dpn", "dpn48b", 224, 13, 9),
     Family("edgenext", "edgenext_xx_small", 256, 15, 11),
     Family("efficientformer", "efficientformer_l1", 224, 16, 12),
     Family("efficientformer_v2", "efficientformerv2_s0", 224, 19, 15),
@@ -125,6 +125,11 @@ WITHOUT_STEPS = {  # no addition of a state and its rate; attention will need na
 }
 
 NOT_FOUND = {  # residual, but beyond the rule
+    "dpn": (
+        "dpn48b",
+        "adds to some channels of a state and concatenates the others; up to timm 1.0.30, with two "
+        "tensors in their place, its steps are found",
+    ),
     "rexnet": (
         "rexnet_100",
         "adds the state to some of the new channels and concatenates the rest, so that no state "

@@ -18,6 +18,7 @@ from stiffnet.stiffness.spectrum import CAP, Method, Plan, spectrum_of
 from stiffnet.trajectory.branch import Branch, branch
 from stiffnet.trajectory.steps import Step, steps as find_steps
 from stiffnet.trajectory.wrappers import unwrap
+from stiffnet.words import first_line
 
 Of = Literal["branch", "block"]
 _PARTS = {"branch": "increment", "block": "block"}
@@ -86,8 +87,8 @@ def spectrum(
         step=function.step.name,
         of=of,
         method=found.plan.method,
-        shape=tuple(function.input.shape[1:]),
-        shape_out=tuple(function.output.shape[1:]),
+        shape=_without_batch(function.input),
+        shape_out=_without_batch(function.output),
         eigenvalues=found.values,
         count=found.count,
         inner=found.plan.inner,
@@ -108,8 +109,22 @@ def spectrum(
 
 
 def exact_copy(model: nn.Module) -> nn.Module:
-    """Return a copy in float64, in evaluation mode, without gradients."""
-    return deepcopy(unwrap(model)).double().eval().requires_grad_(requires_grad=False)
+    """Return a copy in float64, in evaluation mode, without gradients.
+
+    Raises:
+        StepError: If the network cannot be copied.
+    """
+    network = unwrap(model)
+    try:
+        copied = deepcopy(network).double().eval()
+    except RuntimeError as error:
+        raise StepError(
+            f"{type(network).__name__} cannot be copied: {first_line(error)}. Take out what keeps "
+            "values of a pass; torch.nn.utils.parametrizations has norms of weights that do not."
+        ) from error
+    for parameter in copied.parameters():
+        parameter.requires_grad = False
+    return copied
 
 
 def function_of(model: nn.Module, step: Step | str, inputs: Any, *, of: Of) -> Branch:
@@ -133,6 +148,14 @@ def step_called(name: str, there: Iterable[Step], *, of: str) -> Step:
     if name not in known:
         raise UnknownNameError(unknown(f"step of {of}", name, known, listing="`stiffnet.steps`"))
     return known[name]
+
+
+def _without_batch(value: Tensor) -> tuple[int, ...]:
+    """Shape of the one sample, whichever axis has the batch."""
+    shape = list(value.shape)
+    if 1 in shape:
+        shape.remove(1)
+    return tuple(shape)
 
 
 def _one(x: Any) -> Any:

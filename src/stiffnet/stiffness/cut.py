@@ -9,6 +9,7 @@ The cut is a smallest one of the graph of tensor operations that computes f: a m
 it, with the number of counting coordinates as the capacity of a value.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -77,18 +78,20 @@ class Traced:
             try:
                 pure = torch.func.functionalize(function, remove="mutations")
                 graph = make_fx(pure, tracing_mode="real")(self.x)
+                lifted = _in_float64(graph)
+                graph.graph.eliminate_dead_code()
+                self._values = _run(graph, self.x)
             except Exception as error:
                 raise StepError(
                     f"The operations of the step cannot be followed: {first_line(error)}. Choose "
                     "another step."
                 ) from error
-        graph.graph.eliminate_dead_code()
-        self._values = _run(graph, self.x)
         nodes = list(graph.graph.nodes)
         self._input = next(node for node in nodes if node.op == "placeholder")
         [self._output] = next(node for node in nodes if node.op == "output").all_input_nodes
         self._nodes = self._between(nodes)
         self._known = {n: v for n, v in self._values.items() if n not in set(self._nodes)}
+        self._compare(function, 1e-4 if lifted else 1e-9)
         self._check()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -160,10 +163,34 @@ class Traced:
         for node in self._nodes:
             value = self._values[node]
             numbers = isinstance(value, Tensor) and value.is_floating_point()
+            if numbers and value.dtype is not torch.float64:
+                raise StepError(
+                    f"The step computes in {value.dtype} inside ({_name(node)}), in which small "
+                    "eigenvalues are rounding. Let its code keep the precision of its input."
+                )
             if numbers and not bool(value.isfinite().all()):
                 raise NonFiniteError(
                     f"A value of the step is NaN or infinite (made by {_name(node)}). Check the "
                     "weights and this input."
+                )
+
+    def _compare(self, function: Callable[[Tensor], Tensor], tolerance: float) -> None:
+        """See that the operations give what f does, here and nearby."""
+        draws = torch.Generator().manual_seed(0)
+        away = torch.randn(self.x.shape, dtype=self.x.dtype, generator=draws)
+        size = float(self.x.abs().max()) if self.x.numel() else 0.0
+        for x in (self.x, self.x + 1e-3 * (size or 1.0) * away):
+            with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+                wanted = function(x.clone()).detach().double().flatten()
+                found = self(x).flatten() if self._output in self._nodes else self.value.flatten()
+            scale = float(wanted.abs().max()) if wanted.numel() else 0.0
+            if not math.isfinite(scale):
+                continue  # named below, with the operation
+            if not bool(((wanted - found).abs() <= tolerance * scale).all()):
+                raise StepError(
+                    "The operations of the step cannot be followed: run again, they give other "
+                    "values. It draws random numbers, or hands values to code outside of torch. "
+                    "Choose another step."
                 )
 
     def _follow(self, given: Mapping[fx.Node, Tensor], wanted: Sequence[fx.Node]) -> list[Tensor]:
@@ -264,6 +291,16 @@ class Traced:
         at = inner(self.x)
         names = " and ".join(_name(node) for node in nodes) or "nothing"
         return Cut(inner, outer, at, names, sum(sizes), sum(map(len, flat)))
+
+
+def _in_float64(graph: fx.GraphModule) -> bool:
+    """Let casts to a lower precision keep the full one; whether there were any."""
+    lower, found = (torch.float32, torch.float16, torch.bfloat16), False
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and node.kwargs.get("dtype") in lower:
+            node.kwargs = {**node.kwargs, "dtype": torch.float64}
+            found = True
+    return found
 
 
 def _run(graph: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:

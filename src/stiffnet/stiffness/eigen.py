@@ -16,6 +16,8 @@ import numpy as np
 import scipy.linalg
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs, svds
 from torch import Tensor
 
@@ -30,7 +32,9 @@ CHUNK_BYTES = 1 << 28  # of the vectors that are in flight at a time
 ARNOLDI = 1e-10  # relative residual that Arnoldi iterations aim at
 BLOCKS = 1e-8  # relative residual up to which iterations on blocks count as converged
 SPACE = 64  # vectors of a Krylov space
+DIRECT = 400  # up to this size all eigenvalues are found, which takes less time than iterations
 RESTARTS = 100
+NOT_FINITE = "The Jacobian has entries that are NaN or infinite. Check the weights and this input."
 ENDS = {"LM": "largest", "LR": "rightmost", "SR": "leftmost"}
 
 
@@ -65,9 +69,7 @@ def matrix_of(
         matrix[:, start:stop] = apply(units).numpy().T
         progress(stop / size)
     if not np.isfinite(matrix).all():
-        raise NonFiniteError(
-            "The Jacobian has entries that are NaN or infinite. Check the weights and this input."
-        )
+        raise NonFiniteError(NOT_FINITE)
     return matrix
 
 
@@ -78,9 +80,47 @@ def eigenvalues(matrix: Floats) -> Complexes:
         >>> eigenvalues(np.array([[0.0, 1.0], [0.0, 0.0]]))
         array([0.+0.j, 0.+0.j])
     """
-    size = len(matrix)
-    while len(matrix) and (rank := _rank(factors := _pivoted(matrix))) < len(matrix):
-        q, r, order = factors
+    found = np.zeros(len(matrix), dtype=np.complex128)
+    largest = float(np.abs(matrix).max(initial=0.0))
+    if not largest:
+        return found
+    # LAPACK's routine does not scale very large and small numbers back; a power of two is exact.
+    scale = float(2.0 ** (np.frexp(largest)[1] - 1))
+    done = 0
+    for places in _irreducible(matrix):
+        part = matrix if len(places) == len(matrix) else matrix[np.ix_(places, places)]
+        own = part[0] if len(places) == 1 else scale * _of_part(part / scale)
+        found[done : done + len(places)] = own
+        done += len(places)
+    return found
+
+
+def _irreducible(matrix: Floats) -> list[NDArray[Any]]:
+    """Places of the diagonal blocks of a matrix, put into block-triangular form.
+
+    It has their eigenvalues, whatever stands above them. A routine that does not know loses those
+    of a matrix that is far from normal: of a triangular one, the zeros on its diagonal.
+    """
+    whole = [np.arange(len(matrix))]
+    if matrix.all():
+        return whole
+    count, labels = connected_components(csr_array(matrix != 0), connection="strong")
+    if count == 1:
+        return whole
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+
+
+def _of_part(matrix: Floats) -> Complexes:
+    """All eigenvalues, after zeros were taken off by rank."""
+    size, scale = len(matrix), None
+    while len(matrix):
+        q, r, order = _pivoted(matrix)
+        sizes = np.abs(np.diag(r))
+        scale = sizes[0] if scale is None else scale  # of the first: rounding is relative to it
+        rank = int((sizes > size * np.finfo(np.float64).eps * scale).sum())
+        if rank == len(matrix):
+            break
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         matrix = r[:rank, back] @ q[:, :rank]
@@ -97,18 +137,13 @@ def _pivoted(matrix: Floats) -> tuple[Floats, Floats, NDArray[Any]]:
     return q, r, order
 
 
-def _rank(factors: tuple[Floats, Floats, NDArray[Any]]) -> int:
-    sizes = np.abs(np.diag(factors[1]))
-    return int((sizes > len(sizes) * np.finfo(np.float64).eps * sizes[0]).sum()) if sizes[0] else 0
-
-
 def extremes(apply: Map, size: int) -> Extremes:
     """Return both ends of the real axis and the largest eigenvalue, by Arnoldi iterations.
 
     Raises:
         StepError: If the iterations do not converge.
     """
-    if size <= SPACE:
+    if size <= DIRECT:
         return Extremes(eigenvalues(matrix_of(apply, size, size)), 0.0, 0)
     start = np.random.default_rng(0).standard_normal(size)
     products = 0
@@ -194,6 +229,8 @@ def _times(apply: Map) -> Callable[[Floats], Floats]:
 
     def product(vector: Floats) -> Floats:
         image: Floats = apply(torch.from_numpy(np.ravel(vector).copy())[None])[0].numpy()
+        if not np.isfinite(image).all():
+            raise NonFiniteError(NOT_FINITE)
         return image
 
     return product

@@ -59,7 +59,9 @@ class Jacobian:
         try:
             if len(vectors) == 1:
                 return along(vectors[0]).detach()[None]
-            return torch.func.vmap(along)(vectors).detach()
+            with warnings.catch_warnings():  # torch warns where it loops over a batch
+                warnings.filterwarnings("ignore", "There is a performance drop")
+                return torch.func.vmap(along)(vectors).detach()
         except (NotImplementedError, RuntimeError) as error:
             raise StepError(
                 f"The step cannot be differentiated: {first_line(error)}. Choose another step, or "

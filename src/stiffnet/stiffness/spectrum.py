@@ -7,6 +7,7 @@ another quantity, under its own name (see `planes`).
 """
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -115,7 +116,7 @@ def spectrum_of(
     inputs, outputs = tuple(x.shape[1:]), tuple(traced.value.shape[1:])
     if method == "planes":
         return _planes(traced, inputs, outputs, on_plan, progress)
-    if inputs != outputs:
+    if x.shape != traced.value.shape:
         return _singular(traced, method, inputs, outputs, on_plan)
     if method == "dense":
         return _dense(traced, cap, on_plan, progress)
@@ -187,6 +188,8 @@ def _cut(
     kept, rest = traced.without_shortcut()
     whole, size = Jacobian(traced, traced.x), traced.x.numel()
     cut = rest.cut()
+    if kept is not None and int(kept.sum()) <= cut.size:  # fewer pass behind the sum than inside
+        return _kept(whole, kept, method, cap, on_plan, progress)
     inner, outer = Jacobian(cut.inner, rest.x), Jacobian(cut.outer, cut.at)
     mask = None if kept is None else kept.double()
 
@@ -223,6 +226,51 @@ def _cut(
         if kept is not None:  # what is not kept has a share in left eigenvectors all the same
             left[~kept.numpy()] *= np.conj(chosen / (1 + chosen)) if chosen != -1 else 0
         condition = _condition(_complex(lift, right), left)
+    return _counted(plan, values, condition=condition, norm=_norm(whole))
+
+
+def _kept(
+    whole: Jacobian,
+    kept: Tensor,
+    method: str,
+    cap: int,
+    on_plan: Callable[[Plan], object],
+    progress: Progress,
+) -> Found:
+    """Take eigenvalues on the coordinates behind the sum that are not zero whatever x is."""
+    places = kept.nonzero()[:, 0]
+    inner, size = len(places), whole.size
+
+    def product(vectors: Tensor) -> Tensor:
+        full = torch.zeros(len(vectors), size, dtype=torch.float64)
+        full[:, places] = vectors
+        return whole.apply(full)[:, places]
+
+    plan = Plan("reduced", size, inner, "the sum", _bytes(inner), None)
+    zeros = np.zeros(1 if inner < size else 0, dtype=np.complex128)
+    if method == "krylov" or (method == "auto" and plan.bytes > cap):
+        plan = replace(plan, method="krylov", bytes=0)
+        on_plan(plan)
+        ends = extremes(product, inner)
+        return Found(
+            plan, np.concatenate([ends.values, zeros]), size, None, None, TOLERANCE,
+            residual=ends.residual, products=ends.products, norm=_norm(whole),
+        )  # fmt: skip
+    _refuse_large(plan, cap, "Use `method='krylov'`, which finds the extremes in little memory.")
+    plan = replace(plan, seconds=_seconds(product, inner))
+    on_plan(plan)
+    matrix = matrix_of(product, inner, inner, progress=progress)
+    found = eigenvalues(matrix)
+    values = np.zeros(size, dtype=np.complex128)
+    values[:inner] = found
+    condition = None
+    if found.any():
+        right, left = _vectors(matrix, found[np.abs(found.real).argmax()])
+        lifted = np.zeros(size, dtype=np.complex128)
+        lifted[places.numpy()] = left
+        spread = np.zeros(size, dtype=np.complex128)
+        spread[places.numpy()] = right
+        condition = _condition(spread, _complex(whole.adjoint, lifted))
     return _counted(plan, values, condition=condition, norm=_norm(whole))
 
 
@@ -267,21 +315,24 @@ def _counted(
 def _vectors(matrix: Floats, value: complex) -> tuple[Complexes, Complexes]:
     """Right and left eigenvector of an eigenvalue, by inverse iteration."""
     shifted = matrix - value * (1 + 1e-10) * np.eye(len(matrix))
-    factors = scipy.linalg.lu_factor(shifted, overwrite_a=True, check_finite=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)  # it is nearly singular
+        factors = scipy.linalg.lu_factor(shifted, overwrite_a=True, check_finite=False)
     vectors = []
     for transposed in (0, 2):
         vector = np.random.default_rng(0).standard_normal(len(matrix)).astype(complex)
         for _ in range(3):
             vector = scipy.linalg.lu_solve(factors, vector, trans=transposed, check_finite=False)
-            vector /= np.linalg.norm(vector)
+            with np.errstate(all="ignore"):  # a defective one has no vectors of its own
+                vector /= np.linalg.norm(vector)
         vectors.append(vector)
     return vectors[0], vectors[1]
 
 
 def _condition(right: Complexes, left: Complexes) -> float | None:
-    sizes = np.linalg.norm(right) * np.linalg.norm(left)
-    overlap = abs(np.vdot(left, right))
-    return float(sizes / overlap) if overlap else None
+    sizes = float(np.linalg.norm(right) * np.linalg.norm(left))
+    overlap = float(abs(np.vdot(left, right)))
+    return sizes / overlap if overlap and np.isfinite(sizes) and np.isfinite(overlap) else None
 
 
 def _complex(apply: Map, vector: Complexes) -> Complexes:

@@ -6,6 +6,7 @@ value is run again, on the arguments that it had in the pass; where the value co
 place, and the run ends at the addition. So what is evaluated is the network's own code.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -22,9 +23,9 @@ from stiffnet.trajectory.functions import ADDITIONS
 from stiffnet.trajectory.gating import gates
 from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.recorder import Place
-from stiffnet.trajectory.replay import Memory, NothingElseReads, Plan, Replay
+from stiffnet.trajectory.replay import Memory, NothingElseReads, Plan, Replay, copied
 from stiffnet.trajectory.rule import verdicts
-from stiffnet.trajectory.stages import handed_on, rearranged, way_between
+from stiffnet.trajectory.stages import handed_on, rearranged, sources, way_between
 from stiffnet.trajectory.steps import Step, run_on
 from stiffnet.trajectory.wrappers import borrowed, plain_run, unwrap
 
@@ -57,12 +58,13 @@ class Branch:
 def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Branch:
     """Return one step of a network as a function of its input, everything else of the pass held.
 
-    The function can be differentiated, by `torch.func` (`jvp`, `vjp`, `jacrev`, `vmap`) too, with
-    what the network's code detaches as a constant. It runs that code in evaluation mode, and leaves
-    the network as it was. Its input and what it gives are laid out alike, as the operands of the
-    step's addition are, unless the shortcut is a projection: then the input is what shortcut and
-    rate were both made of. Where code adds several rates of one value to it, x + a(x) + b(x), that
-    value is the input of each, and the second sum has the first rate in it.
+    The function can be differentiated, by `torch.func` (`jvp`, `vjp`, `jacrev`, `vmap`) too, which
+    takes what the network's code detaches for a constant. It runs that code in evaluation mode, and
+    leaves the network as it was. Its input and what it gives are laid out alike: as the operands of
+    the step's addition are, or for a block as what it returns. Where the shortcut is a projection,
+    the input is what shortcut and rate were both made of. Where code adds several rates of one
+    value to it, x + a(x) + b(x), that value is the input of each, and the second sum has the first
+    rate in it.
 
     Args:
         model: The network; compiled, data-parallel and Fabric wrappers are looked through.
@@ -96,8 +98,9 @@ def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Br
         )
     args, kwargs = as_arguments(on_device(example, network))
     with plain_run(network), _mathematical():
-        with Addresses(network, (args, kwargs)) as seen:
-            run_on(network, args, kwargs)
+        own, named = copied((args, kwargs))  # which code may write into
+        with Addresses(network, (own, named)) as seen:
+            run_on(network, own, named)
         plan, order = _planned(seen, step, of)
         recorded = Replay(network, plan, Memory("", args, kwargs), keep=True)
         output = recorded.run()
@@ -219,17 +222,28 @@ def _planned(seen: Addresses, step: Step, of: Of) -> tuple[Plan, Tensor | None]:
         },
         around=seen.around(verdict.input),
     )
-    return plan, _order(verdict.input, state, step) if verdict.identity else None
+    if not verdict.identity:
+        return plan, None
+    ends = next(iter(total.frame.returned), None) if of == "block" else None
+    return plan, _order(verdict.input, state, total, ends, step)
 
 
-def _order(begins: Node, state: Node, step: Step) -> Tensor | None:
-    """Which entry of the input each entry of the state is; None where they lie alike."""
+def _order(begins: Node, state: Node, total: Node, ends: Node | None, step: Step) -> Tensor | None:
+    """Which entry of the input each entry of what is given is; None where they lie alike.
+
+    What is given is the sum, laid out like the state, or what the block makes of it in the end.
+    """
     way = way_between(begins, state, _handed_through)
     places = None if way is None else rearranged(begins, way)
+    if places is not None and ends is not None and math.prod(ends.shape) == places.numel():
+        way = way_between(total, ends, sources)
+        after = None if way is None else rearranged(total, way)
+        places = None if after is None else places.reshape(-1)[after]
+        state = ends
     if places is None:
         raise StepError(
-            f"The state of step {step.name!r} is laid out otherwise than what its rate was made "
-            "of, and nobody can say how. Choose another step."
+            f"What step {step.name!r} gives is laid out otherwise than what it was made of, and "
+            "nobody can say how. Choose another step, or `of='branch'`."
         )
     in_order = torch.arange(places.numel()).reshape(places.shape)
     return None if begins.shape == state.shape and torch.equal(places, in_order) else places

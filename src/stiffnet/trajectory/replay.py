@@ -71,7 +71,7 @@ class Replay(Numbered):
             self.model.get_submodule(path).register_forward_pre_hook(self._given, with_kwargs=True)
             for path in paths
         ]
-        args, kwargs = _copied((self._memory.args, self._memory.kwargs))
+        args, kwargs = copied((self._memory.args, self._memory.kwargs))
         try:
             with self:
                 self.root(*args, **kwargs)
@@ -95,7 +95,7 @@ class Replay(Numbered):
         """Keep what a call is given, and put x there if it begins with an argument."""
         call = self._frames[-1]
         if self._keep and call in self.plan.around:
-            own, named = _copied((args, kwargs))
+            own, named = copied((args, kwargs))
             before = {**self._calls, call[0]: call[1]}
             self.kept[call] = Memory(call[0], own, named, dict(self.counts), before)
         if call == self.plan.address.call and self.plan.address.name == "argument":
@@ -170,7 +170,7 @@ class _ReachedError(BaseException):
         self.value = value
 
 
-def _copied(values: Any) -> Any:
+def copied(values: Any) -> Any:
     """Copy the tensors in nested containers, each once, so that no run writes into what is kept."""
     copies: dict[int, Tensor] = {}
 

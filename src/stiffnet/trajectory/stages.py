@@ -42,7 +42,7 @@ def _one_state(
         return False
     state = after.total.operands[after.state_operand]
     assert state is not None
-    way = way_between(before, state, _sources)
+    way = way_between(before, state, sources)
     if way is not None:
         return _keeps_an_axis(before, way, axis)
     alike = _merges(shape, following) or _merges(following, shape)
@@ -117,7 +117,7 @@ def handed_on(node: Node) -> list[Node]:
     return list(node.inputs[:1]) if rearranges else []
 
 
-def _sources(node: Node) -> list[Node]:
+def sources(node: Node) -> list[Node]:
     """Values of which a value is a rearrangement, or whose shape it has."""
     return handed_on(node) or [source for source in node.inputs if source.shape == node.shape]
 
