@@ -67,9 +67,8 @@ def by_block(frame: pd.DataFrame) -> pd.DataFrame:
 
 def by_label(frame: pd.DataFrame) -> pd.DataFrame:
     """Average over images and blocks, label by label, for the blocks that saw the most images."""
-    many = frame.groupby([*RUN, "step"])["image"].transform("nunique")
-    most = frame.groupby(RUN)["image"].transform("nunique")
-    groups = frame[many == most].groupby([*RUN, "label"])
+    most = frame.groupby(RUN)["images"].transform("max")
+    groups = frame[frame["images"] == most].groupby([*RUN, "label"])
     table = pd.DataFrame({"images": groups["image"].nunique()})
     for name in FIGURES:
         table[f"{name}_mean"] = groups[name].mean()
@@ -197,15 +196,15 @@ def thirds(rows: pd.DataFrame, figure: str) -> float | None:
     return float(values[-third:].mean() / first) if first else None
 
 
-def verdict(holds: list[bool]) -> str:
+def verdict(signs: list[int]) -> str:
     """Say what seeds decide: all of at least three, or nothing.
 
-    >>> verdict([True] * 3), verdict([False] * 3), verdict([True, False, True]), verdict([True])
+    >>> verdict([1, 1, 1]), verdict([-1, -1, -1]), verdict([1, 0, 1]), verdict([1])
     ('held', 'refuted', 'undecided', 'undecided')
     """
-    if len(holds) < SEEDS or len(set(holds)) > 1:
+    if len(signs) < SEEDS or len(set(signs)) > 1:
         return "undecided"
-    return "held" if holds[0] else "refuted"
+    return {1: "held", -1: "refuted", 0: "undecided"}[signs[0]]
 
 
 def claim_table(blocks: pd.DataFrame, found: pd.DataFrame) -> str:
@@ -220,7 +219,9 @@ def claim_table(blocks: pd.DataFrame, found: pd.DataFrame) -> str:
         ):
             ratios = [ratio for group in seeds if (ratio := thirds(group, figure)) is not None]
             told = ", ".join(f"× {ratio:.2f}" for ratio in ratios)
-            judged = verdict([ratio > least for ratio in ratios])
+            if not ratios:
+                continue
+            judged = verdict([1 if ratio > least else -1 for ratio in ratios])
             lines.append(f"| {text} | {network} | {what} | {told} | {judged} |")
         last = found[
             (found["network"] == network) & (found["computed"] == what)
@@ -234,8 +235,11 @@ def claim_table(blocks: pd.DataFrame, found: pd.DataFrame) -> str:
                 stars = np.where(clear, "*", "")
                 told = ", ".join(f"{v:+.2f}{c}" for v, c in zip(values, stars, strict=True))
                 text = f"{target} {kind} with {symbol} of the last block".replace("|", "\\|")
-                judged = verdict([*(clear & ((values > 0) == (target == "loss")))])
-                told = told.replace("-", "−") or "not defined"
+                if not told:
+                    continue
+                claimed = 1 if target == "loss" else -1
+                judged = verdict([int(v) for v in clear * np.sign(values) * claimed])
+                told = told.replace("-", "−")
                 lines.append(f"| {text} | {network} | {what} | {told} | {judged} |")
     return "\n".join(lines)
 

@@ -130,7 +130,7 @@ def steps_picture(
         title = "Networks: the step size that attention chooses"
         panels[2].set(title=title, xlabel="NSI", ylabel="step size")
         panels[2].set_yscale("linear")
-        panels[2].xaxis.set_major_formatter("{x:g}")
+        panels[2].set_xticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
         panels[2].xaxis.set_minor_formatter("")
         panels[2].legend(loc="upper left", fontsize=11)
     return figure
