@@ -31,7 +31,8 @@ Progress = Callable[[float], object]  # is told the share that is done
 CHUNK_BYTES = 1 << 28  # of the vectors that are in flight at a time
 ARNOLDI = 1e-10  # relative residual that Arnoldi iterations aim at
 BLOCKS = 1e-8  # relative residual up to which iterations on blocks count as converged
-SPACE = 64  # vectors of a Krylov space
+SPACE = 128  # vectors of a Krylov space
+WANTED = 8  # eigenvalues at each end: with two, the very last one was missed now and then
 DIRECT = 400  # up to this size all eigenvalues are found, which takes less time than iterations
 RESTARTS = 100
 NOT_FINITE = "The Jacobian has entries that are NaN or infinite. Check the weights and this input."
@@ -170,7 +171,7 @@ def extremes(apply: Map, size: int) -> Extremes:
 def _arnoldi(operator: LinearOperator, end: Any, start: Floats) -> tuple[Complexes, Complexes]:
     try:
         values, vectors = eigs(
-            operator, k=2, which=end, v0=start, ncv=SPACE, tol=ARNOLDI, maxiter=RESTARTS
+            operator, k=WANTED, which=end, v0=start, ncv=SPACE, tol=ARNOLDI, maxiter=RESTARTS
         )
     except ArpackNoConvergence as error:
         raise StepError(
