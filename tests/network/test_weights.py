@@ -405,7 +405,7 @@ def test_the_names_of_the_authors_fit_our_resnets_and_the_change_is_said(tmp_pat
     state = theirs(source.state_dict())
     assert state.keys() != source.state_dict().keys()
     wrapped(tmp_path / "w.pth.tar", state)
-    assert load_weights(model, tmp_path / "w.pth.tar") == {"downsample": "shortcut"}
+    assert load_weights(model, tmp_path / "w.pth.tar") == {"renamed": "downsample to shortcut"}
     assert_same(model, source)
     opened = open_model(name, weights=tmp_path / "w.pth.tar", num_classes=4)
     assert opened.made_by == {"weights": "w.pth.tar", "renamed": "downsample to shortcut"}

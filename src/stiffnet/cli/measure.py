@@ -16,6 +16,7 @@ from stiffnet.cli.options import (
     NumClasses,
     Seed,
     Weights,
+    WeightsKey,
     Where,
     Workers,
 )
@@ -26,6 +27,7 @@ def measure(
     model: Model,
     data: Data,
     weights: Weights = "",
+    weights_key: WeightsKey = "",
     attention: Attention = "",
     limit: Limit = 0,
     batch_size: BatchSize = 64,
@@ -57,6 +59,7 @@ def measure(
         model,
         data,
         weights=weights or None,
+        weights_key=weights_key,
         attention=attention or None,
         num_classes=num_classes or None,
         classes=classes,

@@ -50,7 +50,9 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="A timm name, torchvision:NAME, a run folder or a model folder."
+        metavar="MODEL",
+        help="A timm name, torchvision:NAME, a run folder, a model folder (of ours, timm or "
+        "transformers) or hf-hub:ORG/NAME.",
     ),
 ]
 Data = Annotated[str, text("DATA", "digits, cifar10:DIR, or a folder of class folders.")]
@@ -58,8 +60,16 @@ Weights = Annotated[
     str,
     text(
         "FILE|pretrained",
-        "A .safetensors or .pth file, or the published weights. By default a folder's own, "
-        "or random ones.",
+        "A weights file (.safetensors, .pth, .ckpt, an index of several), a folder with one, "
+        "hf-hub:ORG/NAME, or the published weights. By default a folder's own, or random ones.",
+    ),
+]
+WeightsKey = Annotated[
+    str,
+    text(
+        "KEY",
+        "Which weights of a checkpoint with several, e.g. state_dict_ema, or of several "
+        "networks in one state dict, e.g. teacher.",
     ),
 ]
 Attention = Annotated[
@@ -73,7 +83,7 @@ Attention = Annotated[
 NumClasses = Annotated[
     int,
     number(
-        "Number of outputs of a named network; 0: that of published weights, else the data's.",
+        "Number of outputs of a named network; 0: that of the weights, else the data's.",
         most=1_000_000,
     ),
 ]

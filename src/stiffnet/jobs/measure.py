@@ -31,6 +31,7 @@ def measure(
     data: Spec,
     *,
     weights: Spec | None = None,
+    weights_key: str = "",
     attention: str | None = None,
     num_classes: int | None = None,
     classes: str = "",
@@ -48,11 +49,13 @@ def measure(
     Under torchrun each rank measures its part of the images, and all get the same report.
 
     Args:
-        model: A timm name, ``torchvision:NAME``, a run or a model folder.
+        model: A timm name, ``torchvision:NAME``, a run, a model folder of ours, timm's or
+            transformers', or ``hf-hub:ORG/NAME``.
         data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
         weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
+        weights_key: Which state dict of a checkpoint, such as ``"state_dict_ema"``.
         attention: A module for every step of a named network.
-        num_classes: Number of outputs; None for the network's own, or the data's.
+        num_classes: Number of outputs; None for that of the weights, or the data's.
         classes: What the outputs stand for, where the network does not know: a file of class
             names, ``"imagenet"``, or ``"data"`` for the data's classes in order.
         limit: Measure this many images, evenly chosen; None for all.
@@ -76,6 +79,7 @@ def measure(
     said = said_of(classes)
     loaded = subject.open(
         weights=weights,
+        weights_key=weights_key,
         attention=attention,
         num_classes=num_classes,
         guess=said_number(said, images),

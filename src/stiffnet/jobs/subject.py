@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stiffnet.errors import CheckpointError
+from stiffnet.network.described_folder import is_described
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import MANIFEST
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.open import open_model
-from stiffnet.network.pretrained import PRETRAINED
 from stiffnet.train.run_folder import RunFolder
 
 Spec = str | os.PathLike[str]
@@ -33,10 +33,16 @@ class Subject:
         """Whether it is built from a name, and not read from a folder."""
         return self.folder is None
 
+    @property
+    def ours(self) -> bool:
+        """Whether it is a folder that we wrote."""
+        return self.folder is not None and (self.folder / MANIFEST).exists()
+
     def open(
         self,
         *,
         weights: Spec | None = None,
+        weights_key: str = "",
         attention: str | None = None,
         num_classes: int | None = None,
         guess: int | None = None,
@@ -46,10 +52,10 @@ class Subject:
 
         Args:
             weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
+            weights_key: Which state dict of a checkpoint.
             attention: A module for every step; a folder knows its own.
-            num_classes: Number of outputs.
-            guess: Number of outputs where nothing else says it: for a name without published
-                weights.
+            num_classes: Number of outputs; None for that of the weights file, where there is one.
+            guess: Number of outputs where nothing else says it: for a name without weights.
             seed: Of random weights.
 
         Raises:
@@ -57,17 +63,19 @@ class Subject:
             CheckpointError: If the weights are missing or do not fit, or a folder, which has its
                 own attention, is given another.
         """
-        if attention is not None and not self.named:
+        if attention is not None and self.ours:
             raise CheckpointError(
                 f"{self.spec} was trained with its own attention, so `--attention {attention}` "
                 "cannot be attached to it here. Leave the option out."
             )
-        if num_classes is None and self.named and weights != PRETRAINED:
+        if num_classes is None and weights is None and is_model_name(str(self.spec)):
             num_classes = guess
         return open_model(
             self.spec if self.folder is None else self.folder,
             weights=weights,
+            weights_key=weights_key,
             num_classes=num_classes,
+            adopt_classes=True,
             attention=attention,
             seed=seed,
         )
@@ -86,7 +94,7 @@ def subject_of(spec: Spec) -> Subject:
     if (isinstance(spec, str) and is_model_name(spec)) or not path.is_dir():
         return Subject(spec)
     run = RunFolder(path)
-    if (path / MANIFEST).exists():
+    if (path / MANIFEST).exists() or is_described(path):
         return Subject(spec, path)
     if run.finished:
         return Subject(spec, run.final, run)
@@ -98,7 +106,7 @@ def subject_of(spec: Spec) -> Subject:
         )
     raise CheckpointError(
         f"{path} is neither a run nor a model folder. Give a folder that `stiffnet train` or "
-        "`stiffnet fold` wrote."
+        "`stiffnet fold` wrote, or one of timm or transformers with a `config.json`."
     )
 
 
@@ -125,5 +133,20 @@ def remarks_on(loaded: LoadedModel) -> Iterator[str]:
     if loaded.made_by.get("weights") == "random":
         seed = loaded.made_by["seed"]
         yield f"no weights were given: {loaded.name} is used as initialised with seed {seed}."
-    if "renamed" in loaded.made_by:
-        yield f"names in the weights file were changed to fit: {loaded.made_by['renamed']}."
+    told = loaded.made_by
+    if "other_keys" in told:
+        yield (
+            f"of {told['weights']}, the state dict under {told['key']!r} was taken; there is also "
+            f"{told['other_keys']}, which `--weights-key` would take."
+        )
+    if "prefix" in told:
+        yield f"names in the weights file begin with {told['prefix']!r}, which was taken off."
+    if "left_out" in told:
+        yield f"tensors of other modules in the weights file were left out: {told['left_out']}."
+    if "renamed" in told:
+        yield f"names in the weights file were changed to fit: {told['renamed']}."
+    if "preparation" in told:
+        yield (
+            "the folder does not say how its images are prepared, so they are normalised by "
+            "ImageNet's mean and standard deviation."
+        )

@@ -50,12 +50,21 @@ def known_classes(loaded: LoadedModel) -> ClassNames | None:
         names = tuple(loaded.classes)
         return imagenet() if names == imagenet().names else ClassNames(names)
     config = getattr(loaded.model, "pretrained_cfg", None) or {}
-    trained_on = re.findall(r"in\d+k", config.get("tag") or "")[-1:]  # fine-tuned on the last
     own_head = loaded.options.get("num_classes") in (None, config.get("num_classes"))
     published = loaded.made_by.get("weights") == PRETRAINED and own_head
-    if published and trained_on == ["in1k"] and config.get("num_classes") == len(imagenet()):
+    usual = is_imagenet_tag(config.get("tag") or "")
+    if published and usual and config.get("num_classes") == len(imagenet()):
         return imagenet()
     return None
+
+
+def is_imagenet_tag(tag: str) -> bool:
+    """Whether timm's tag of some weights says that they were last trained on ImageNet's classes.
+
+    >>> is_imagenet_tag("augreg_in21k_ft_in1k"), is_imagenet_tag("augreg_in21k")
+    (True, False)
+    """
+    return re.findall(r"in\d+k", tag)[-1:] == ["in1k"]
 
 
 def judging(

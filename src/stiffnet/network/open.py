@@ -1,26 +1,38 @@
-"""Any network in evaluation mode: by its name, or from a folder that we wrote."""
+"""Any network in evaluation mode: by its name, or from a folder, also one on the hub."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from stiffnet.errors import CheckpointError
 from stiffnet.network.create import create_model
+from stiffnet.network.described_folder import is_described, open_described
+from stiffnet.network.hub import hub_folder, is_on_hub
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.network.model_folder import FOLDED, TRAIN, Fact, ModelFolder, read_folder
+from stiffnet.network.model_folder import (
+    FOLDED,
+    MANIFEST,
+    TRAIN,
+    Fact,
+    ModelFolder,
+    read_folder,
+)
 from stiffnet.network.model_names import is_model_name, unknown_model
 from stiffnet.network.preparation import preparation_of
 from stiffnet.network.pretrained import PRETRAINED, published_classes
 from stiffnet.network.structure import read_structure, restructured
-from stiffnet.network.weights import load_weights
+from stiffnet.network.weights import fill, load_weights, outputs_of, read_state_dict
 
 
 def open_model(
     spec: str | os.PathLike[str],
     *,
     weights: str | os.PathLike[str] | None = None,
+    weights_key: str = "",
     num_classes: int | None = None,
+    adopt_classes: bool = False,
     in_chans: int | None = None,
     image_size: int | None = None,
     attention: str | None = None,
@@ -29,60 +41,109 @@ def open_model(
     """Build a network and fill it.
 
     Args:
-        spec: A timm name (ours are among them), ``torchvision:NAME``, or a folder that we wrote.
-            A name wins over a folder of the same name; write ``./NAME`` for the folder.
-        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
+        spec: A timm name (ours are among them), ``torchvision:NAME``, a folder that we, timm or
+            transformers wrote, or one of these on the Hugging Face hub: ``hf-hub:ORG/NAME``, or
+            ``ORG/NAME`` where that is not a path. A name wins over a folder of the same name; write
+            ``./NAME`` for the folder.
+        weights: None for a folder's own or random ones, ``"pretrained"``, or what `load_weights`
+            takes; ``hf-hub:ORG/NAME`` too.
+        weights_key: Which state dict of a checkpoint, as `load_weights` takes it.
         num_classes: Number of logits, where it is not the model's own.
+        adopt_classes: Without a `num_classes`, give a named network as many logits as the weights
+            file has.
         in_chans: Number of image channels, where it is not the model's own.
         image_size: Height and width of the images, where they are not the model's own.
-        attention: A module for every step, as for `create_model`; a folder knows its own.
+        attention: A module for every step, as for `create_model`; a folder of ours knows its own.
         seed: Random seed of the weights.
 
     Raises:
         UnknownNameError: If nothing is called `spec`.
-        CheckpointError: If the weights cannot be fetched or do not fit.
+        CheckpointError: If the weights cannot be downloaded or do not fit.
     """
     name = os.fspath(spec)
+    state = None
+    if weights is not None and weights != PRETRAINED:
+        state = read_state_dict(_on_disk(weights), key=weights_key)
+    elif weights_key and (weights == PRETRAINED or is_model_name(name)):
+        raise CheckpointError(
+            "A key chooses among the state dicts of a weights file, and no file is given. Give one "
+            "as the weights, or leave out the key."
+        )
+    options: dict[str, Any] = {
+        "num_classes": num_classes,
+        "in_chans": in_chans,
+        "image_size": image_size,
+        "attention": attention,
+    }
     if isinstance(spec, str) and is_model_name(name):
-        pretrained = weights == PRETRAINED
-        model = create_model(
-            name,
-            num_classes=num_classes,
-            in_chans=in_chans,
-            image_size=image_size,
-            attention=attention,
-            pretrained=pretrained,
-            seed=seed,
-        )
-        preparation = preparation_of(model, name, in_chans=in_chans)
-        made_by: Mapping[str, Fact] = {"weights": PRETRAINED if pretrained else "random"}
-        if not pretrained:
-            made_by = {**made_by, "seed": seed}
-        classes = published_classes(name) if pretrained and num_classes is None else ()
-        options = {
-            "num_classes": num_classes,
-            "in_chans": in_chans,
-            "image_size": image_size,
-            "attention": attention,
-        }
-        loaded = LoadedModel(model.eval(), name, preparation, classes, TRAIN, made_by, options)
-    elif name and (Path(name).is_dir() or os.sep in name or not isinstance(spec, str)):
-        loaded = _from_folder(
-            read_folder(name), weights=weights, num_classes=num_classes, in_chans=in_chans
-        )
+        loaded = _named(name, options, pretrained=weights == PRETRAINED, seed=seed)
+        if adopt_classes and num_classes is None and state is not None:
+            options["num_classes"] = outputs_of(loaded.model, state)
+            if options["num_classes"] is not None:
+                loaded = _named(name, options, pretrained=False, seed=seed)
+    elif name and (is_on_hub(spec) or os.sep in name or Path(name).is_dir() or name != spec):
+        loaded = _from_place(spec, weights, options, key=weights_key if state is None else "")
     else:
         raise unknown_model(name)
     if image_size is not None:
         channels = loaded.preparation.input_size[0]
         resized = replace(loaded.preparation, input_size=(channels, image_size, image_size))
         loaded = replace(loaded, preparation=resized)
-    if weights is None or weights == PRETRAINED:
+    if state is None:
         return loaded
-    renamed = load_weights(loaded.model, weights)
-    made_by = {"weights": Path(weights).name}
-    if renamed:
-        made_by["renamed"] = ", ".join(f"{theirs} to {ours}" for theirs, ours in renamed.items())
+    facts = fill(loaded.model, state)
+    made_by: dict[str, Fact] = {"weights": _short(weights), **facts}
     return replace(loaded, made_by=made_by, classes=())  # a folder's are those of its own weights
+
+
+def _on_disk(spec: str | os.PathLike[str]) -> Path:
+    return hub_folder(str(spec)) if is_on_hub(spec) else Path(spec)
+
+
+def _short(spec: str | os.PathLike[str] | None) -> str:
+    return str(spec) if spec is not None and is_on_hub(spec) else Path(spec or "").name
+
+
+def _named(
+    name: str, options: Mapping[str, Any], *, pretrained: bool, seed: int
+) -> LoadedModel:
+    model = create_model(name, pretrained=pretrained, seed=seed, **options)
+    preparation = preparation_of(model, name, in_chans=options["in_chans"])
+    made_by: dict[str, Fact] = {"weights": PRETRAINED}
+    if not pretrained:
+        made_by = {"weights": "random", "seed": seed}
+    classes = published_classes(name) if pretrained and options["num_classes"] is None else ()
+    return LoadedModel(model.eval(), name, preparation, classes, TRAIN, made_by, dict(options))
+
+
+def _from_place(
+    spec: str | os.PathLike[str],
+    weights: str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    *,
+    key: str,
+) -> LoadedModel:
+    """Open a folder, on the disk or on the hub: ours, timm's or transformers'."""
+    place = _on_disk(spec)
+    if not is_described(place) or (place / MANIFEST).exists():
+        if key:
+            raise CheckpointError(
+                f"{place} is a model folder of ours, which holds one network. Leave out the key."
+            )
+        return _from_folder(
+            read_folder(place),
+            weights=weights,
+            num_classes=options["num_classes"],
+            in_chans=options["in_chans"],
+        )
+    for option, value in (("weights", weights), *options.items()):
+        if value is not None and option != "attention":
+            raise CheckpointError(
+                f"{spec} says itself what network it is, and has its weights. Leave out "
+                f"`{option}`."
+            )
+    loaded = open_described(place, attention=options["attention"], key=key)
+    return replace(loaded, made_by={**loaded.made_by, "weights": _short(spec)})
 
 
 def _from_folder(

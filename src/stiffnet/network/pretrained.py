@@ -35,7 +35,7 @@ def fetching(name: str) -> Iterator[None]:
             f"Nobody has published pretrained weights for {name}. Give a weights file instead."
         )
     try:
-        with _careful_download():
+        with careful_download():
             yield
     except CheckpointError:
         raise
@@ -72,7 +72,7 @@ def _not_fetched(name: str, error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _careful_download() -> Iterator[None]:
+def careful_download() -> Iterator[None]:
     """Unpickle tensors only, and spare an offline machine most of a minute of retries."""
     constants = huggingface_hub.constants
     forced, offline = os.environ.get(TENSORS_ONLY), constants.HF_HUB_OFFLINE

@@ -1,18 +1,15 @@
 """Weights from a file of any origin into a network: all of them or none, and never code.
 
-What a file is, its first bytes say; its suffix does not matter. safetensors and torch's zip
-checkpoints are read (the latter as tensors only, after a check of every part's sum), everything
-else is refused.
+What a file is, its first bytes say; its suffix does not matter. safetensors, torch's checkpoints in
+both formats (as tensors only), indices of several files and folders with one of these are read,
+everything else is refused.
 """
 
 import json
 import os
-import pickle
 import pickletools
-import re
-import warnings
-import zipfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import safetensors
@@ -21,32 +18,46 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, UnsafeFileError
+from stiffnet.network.legacy import is_legacy, read_legacy
+from stiffnet.network.mismatch import Difference, likely_cause, other_outputs
 from stiffnet.network.model_folder import FOLDED, ORIGIN, same_tensors
-from stiffnet.words import few, first_line
+from stiffnet.network.shards import read_shards, weights_in_folder
+from stiffnet.network.state_dicts import StateDict, chosen_state_dict
+from stiffnet.network.tensors_only import Passed
+from stiffnet.network.zip_weights import MARK, read_zip
+from stiffnet.words import few, first_line, listed
 
-WRAPPERS = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema")
-STATISTICS = ".running_var"  # of a norm
-GATE = ".step_size"  # in the names of everything that `attach` puts into a network
 OTHER_NAMES = (("downsample", "shortcut"),)  # what the ASR authors' networks call it, and ours
-AUTHORS_GATE = ".attention_module."  # in the names of the ASR authors' modules
 PREFIXES = ("module", "_orig_mod")  # what DDP and torch.compile put before every name
-DEEPEST_WRAPPER = 4  # a checkpoint may contain itself
+DEEPEST_PREFIX = 3  # parts of a name that a checkpoint puts before those of its network
 SHOWN = 4  # keys of one kind in an error message
 SNIFFED = 2**20  # bytes
 LONGEST_HEADER = 100_000_000  # bytes, by the safetensors format
 
+Facts = dict[str, str]
 
-def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> dict[str, str]:
+
+def load_weights(model: nn.Module, path: str | os.PathLike[str], *, key: str = "") -> Facts:
     """Load the weights in `path` into `model`, or raise and leave it as it was.
 
     Wrappers such as ``{"state_dict": ...}`` and name parts left by DDP and `torch.compile` are
-    taken off. A tensor that `model` has under several names is needed under one of them only, and
-    batch-norm counters may be missing, as in torch itself. Where the names in the file do not fit,
-    and would all fit if what it calls ``downsample`` were called ``shortcut``, they are renamed:
-    so the ASR authors' files go into our ResNets.
+    taken off, and so is what stands before all names of the network, as ``model.`` in Lightning's
+    checkpoints; what then is left over belongs to other modules. A tensor that `model` has under
+    several names is needed under one of them only, and batch-norm counters may be missing, as in
+    torch itself. Where the names in the file do not fit, and would all fit if what it calls
+    ``downsample`` were called ``shortcut``, they are renamed: so the ASR authors' files go into our
+    ResNets.
+
+    Args:
+        model: The network.
+        path: A weights file, an index of several, or a folder with one of these.
+        key: Which of several state dicts of a checkpoint, such as ``"state_dict_ema"``, or of
+            several networks in a state dict, such as ``"teacher"``.
 
     Returns:
-        The parts of names that were renamed, and into what; usually nothing.
+        What is unusual: ``key`` that was taken and ``other_keys`` that there were, ``prefix`` that
+        was taken off and what was ``left_out`` beside it, and what was ``renamed``. Usually
+        nothing.
 
     Raises:
         CheckpointError: If the tensors are not those of `model`; it lists them.
@@ -54,71 +65,176 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> dict[str, st
         CorruptFileError: If the file is damaged or is no weights file.
         StorageError: If the file cannot be read.
     """
+    return fill(model, read_state_dict(path, key=key))
+
+
+def read_state_dict(path: str | os.PathLike[str], *, key: str = "") -> StateDict:
+    """Read a checkpoint, and return the state dict that `key` names, or that is usually meant."""
     source = Path(path)
-    given = _renamed(_unwrapped(read_weights(source), source), model, source)
-    wanted = {
-        name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)
+    return chosen_state_dict(read_weights(source), source, key)
+
+
+def fill(model: nn.Module, state: StateDict) -> Facts:
+    """Do what `load_weights` does, with a state dict that was read."""
+    fit = _best(model, state)
+    if fit.difference:
+        raise CheckpointError(_refusal(model, state, fit))
+    try:
+        model.load_state_dict(dict(fit.difference.given), strict=True)
+    except RuntimeError as error:  # a model with rules of its own
+        raise CheckpointError(
+            f"{state.path} does not fit {type(model).__name__}: {error}. Give the file of this "
+            "model."
+        ) from error
+    return fit.facts()
+
+
+def outputs_of(model: nn.Module, state: StateDict) -> int | None:
+    """How many outputs the network of a state dict has, if `model` differs in that alone."""
+    return other_outputs(model, _best(model, state).difference)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """One way of reading the names of a state dict as those of a network."""
+
+    state: StateDict
+    difference: Difference
+    prefix: str = ""
+    left_out: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self) -> bool:
+        """Whether all names are the network's, whatever the shapes."""
+        return not self.difference.missing and not self.difference.unexpected
+
+    def facts(self) -> Facts:
+        told = {}
+        if self.state.others:
+            told["key"] = self.state.key or "none"
+            told["other_keys"] = ", ".join(other.key for other in self.state.others)
+        if self.prefix:
+            told["prefix"] = f"{self.prefix}."
+        if self.left_out:
+            groups = dict.fromkeys(f"{name.split('.')[0]}" for name in self.left_out)
+            told["left_out"] = f"{len(self.left_out)} of {listed(list(groups), SHOWN)}"
+        if self.renamed:
+            told["renamed"] = ", ".join(f"{old} to {new}" for old, new in self.renamed.items())
+        return told
+
+
+def _best(model: nn.Module, state: StateDict) -> _Fit:
+    """The way in which a checkpoint fits a network, or else the one that comes nearest.
+
+    Raises:
+        CheckpointError: If there are several ways, so that the user has to choose.
+    """
+    wanted = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
+    fit = _of_prefixes(state, wanted)
+    if state.certain or not state.others:
+        return fit
+    others = tuple(StateDict(each.path, each.key, each.values) for each in state.others)
+    fits = [fit, *(_of_prefixes(other, wanted) for other in others)]
+    good = [each for each in fits if not each.difference]
+    if len(good) > 1:
+        raise _choose(state.path, [each.state.key for each in good])
+    if not good:
+        return fit
+    [only] = good
+    rest = tuple(each for each in (state, *others) if each.key != only.state.key)
+    taken = StateDict(state.path, only.state.key, only.state.values, rest)
+    return _Fit(taken, only.difference, only.prefix, only.left_out, only.renamed)
+
+
+def _of_prefixes(state: StateDict, wanted: Mapping[str, Tensor]) -> _Fit:
+    """Read the names as they are, or without what stands before all that the network needs."""
+    plain = _read_as(state, wanted, "")
+    if plain.named():
+        return plain
+    starts = {
+        ".".join(name.split(".")[:depth])
+        for name in state.values
+        for depth in range(1, min(DEEPEST_PREFIX, name.count(".")) + 1)
     }
+    ways = [_read_as(state, wanted, start) for start in sorted(starts)]
+    good = {way.left_out: way for way in ways if way.named()}  # "a." and "a.module." are the same
+    fitting = [way for way in good.values() if not way.difference] or list(good.values())
+    if len(fitting) > 1:
+        raise _choose(state.path, [way.prefix for way in fitting])
+    if fitting:
+        return fitting[0]
+    return max([plain, *ways], key=lambda way: _common(way, wanted))
+
+
+def _common(way: _Fit, wanted: Mapping[str, Tensor]) -> int:
+    return len(way.difference.given.keys() & wanted.keys())
+
+
+def _choose(path: Path, keys: Iterable[str]) -> CheckpointError:
+    known = list(keys)
+    return CheckpointError(
+        f"{path} holds several networks that fit, under {listed(known)}. Choose one with "
+        f"`--weights-key {known[0]}`, in Python `key={known[0]!r}`."
+    )
+
+
+def _read_as(state: StateDict, wanted: Mapping[str, Tensor], prefix: str) -> _Fit:
+    start = f"{prefix}." if prefix else ""
+    values = {k.removeprefix(start): v for k, v in state.values.items() if k.startswith(start)}
+    left_out = tuple(name for name in state.values if not name.startswith(start))
+    given = _without_wrappers(values, wanted, state.path)
     complete = _completed(given, wanted)
     renamed: dict[str, str] = {}
     if complete.keys() != wanted.keys():
         complete, renamed = _under_other_names(given, wanted) or (complete, renamed)
-    missing = [name for name in wanted if name not in complete]
-    unexpected = [name for name in complete if name not in wanted]
+    difference = Difference(
+        complete,
+        wanted,
+        missing=tuple(name for name in wanted if name not in complete),
+        unexpected=tuple(name for name in complete if name not in wanted),
+        unfit=tuple(
+            name
+            for name, value in wanted.items()
+            if name in complete and not _fits(complete[name], value)
+        ),
+    )
+    return _Fit(state, difference, prefix, left_out, renamed)
+
+
+def _refusal(model: nn.Module, state: StateDict, fit: _Fit) -> str:
+    """Say what does not fit, and why as far as it is known."""
+    difference = fit.difference
+    changes = [f"{theirs} is renamed to {ours}" for theirs, ours in fit.renamed.items()]
+    if fit.prefix:
+        changes.append(f"{fit.prefix}. is taken off its names")
     unfit = [
-        f"{name} ({_shape(complete[name])} for {_shape(value)})"
-        for name, value in wanted.items()
-        if name in complete and not _fits(complete[name], value)
+        f"{name} ({_shape(difference.given[name])} for {_shape(difference.wanted[name])})"
+        for name in difference.unfit
     ]
-    if missing or unexpected or unfit:
-        raise CheckpointError(
-            f"{source} does not fit {type(model).__name__}{_said(renamed)}: "
-            + "; ".join(
-                f"{len(names)} {kind}: {few(names, SHOWN)}"
-                for kind, names in (
-                    ("missing", missing),
-                    ("unexpected", unexpected),
-                    ("of another shape or kind", unfit),
-                )
-                if names
-            )
-            + f". Nothing was loaded; {_hint(missing, unexpected, folded=_is_folded(source))}."
+    parts = [
+        f"{len(names)} {kind}: {few(names, SHOWN)}"
+        for kind, names in (
+            ("missing", difference.missing),
+            ("unexpected", difference.unexpected),
+            ("of another shape or kind", unfit),
         )
-    try:
-        model.load_state_dict(complete, strict=True)
-    except RuntimeError as error:  # a model with rules of its own
-        raise CheckpointError(
-            f"{source} does not fit {type(model).__name__}: {error}. Give the file of this model."
-        ) from error
-    return renamed
-
-
-def _said(renamed: Mapping[str, str]) -> str:
-    pairs = ", ".join(f"{theirs} is renamed to {ours}" for theirs, ours in renamed.items())
-    return pairs and f", even if {pairs}"
-
-
-def _hint(missing: Iterable[str], unexpected: Iterable[str], *, folded: bool) -> str:
-    """Say what the file looks like, where its names tell, or what it says itself."""
-    lacks, adds = ([f".{name}" for name in names] for names in (missing, unexpected))
-    if any(AUTHORS_GATE in name for name in adds):
-        return (
-            "it looks like one of the ASR authors' networks with attention, whose modules are not "
-            "read; of theirs, give the file of a network without attention"
-        )
-    if any(GATE in name for name in adds):
-        return "it looks like a network with attention, so give its `attention` too"
-    if any(GATE in name for name in lacks):
-        if folded:
-            return "it is a folded network, with its attention in it, so leave `attention` out"
-        return "it looks like the network without attention, so leave `attention` out"
-    merged = any(name.endswith(STATISTICS) for name in lacks)
-    if folded or (merged and adds and all(name.endswith(".bias") for name in adds)):
-        kind = "is" if folded else "looks like"
-        return f"it {kind} a folded network with merged layers, so open the folder that it is in"
-    if lacks and any(name.endswith(STATISTICS) for name in adds):
-        return "it looks like a network that is not folded, so load it into a fresh one"
-    return "give the file of this model, or this model's number of classes and channels"
+        if names
+    ]
+    wanted = difference.wanted
+    instead = [
+        each.key
+        for each in state.others
+        if not _of_prefixes(StateDict(each.path, each.key, each.values), wanted).difference
+    ]
+    cause = likely_cause(model, difference, folded=_is_folded(state.path))
+    if instead:
+        cause = f"what is under {instead[0]} fits, so give `--weights-key {instead[0]}`"
+    which = f", under {state.key}," if state.others and state.key else ""
+    return (
+        f"{state.path}{which} does not fit {type(model).__name__}"
+        + (f", even if {', '.join(changes)}" if changes else "")
+        + f": {'; '.join(parts)}. Nothing was loaded; {cause}."
+    )
 
 
 def _is_folded(path: Path) -> bool:
@@ -132,7 +248,7 @@ def _is_folded(path: Path) -> bool:
 
 
 def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:
-    """Return what a safetensors or torch zip file holds, on the CPU, without running any of it.
+    """Return what a weights file, or several by their index, hold: on the CPU, and never run.
 
     Raises:
         UnsafeFileError: If the file holds a pickle that could run code. It is not run.
@@ -141,10 +257,7 @@ def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:
     """
     source = Path(path)
     if source.is_dir():
-        raise CheckpointError(
-            f"{source} is a folder, not a weights file. Give the file inside it; "
-            "a model folder of ours is given as the model itself."
-        )
+        return read_weights(weights_in_folder(source))
     try:
         with source.open("rb") as stream:
             start = stream.read(SNIFFED)
@@ -152,14 +265,29 @@ def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:
         raise StorageError(
             f"{source} could not be read: {error.strerror or error}. Check the path."
         ) from error
-    if start.startswith(b"PK\x03\x04"):
-        return _read_zip(source)
-    if not _is_safetensors(start) and _is_pickle(start):
+    if start.startswith(MARK):
+        return _mapping(read_zip(source), source)
+    if _is_safetensors(start):
+        return _read_safetensors(source)
+    if is_legacy(start):
+        return _mapping(read_legacy(source), source)
+    if start.lstrip()[:1] == b"{":
+        return read_shards(source, read_weights)
+    if _is_pickle(start):
         raise UnsafeFileError(
             f"{source} is a bare pickle, which can run code when it is opened, so it was not "
             "opened. Where you trust it, save the state dict as safetensors or with `torch.save`."
         )
     return _read_safetensors(source)
+
+
+def _mapping(content: object, path: Path) -> Mapping[str, object]:
+    if not isinstance(content, dict):
+        kind = content.kind if isinstance(content, Passed) else type(content).__name__
+        raise CheckpointError(
+            f"{path} holds a {kind}, not a state dict. Save the model's `state_dict()`."
+        )
+    return content
 
 
 def _is_safetensors(start: bytes) -> bool:
@@ -182,88 +310,13 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, OSError) as error:
         raise CorruptFileError(
             f"{path} is damaged or not a weights file: {first_line(error)}. "
-            "Fetch it again; safetensors files and torch checkpoints can be read."
+            "Download it again; safetensors files and torch checkpoints can be read."
         ) from error
 
 
-def _read_zip(path: Path) -> Mapping[str, object]:
-    _check_zip(path)
-    try:
-        content = _load_tensors(path)
-    except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL ([\w.]+)", str(error))
-        what = f"{found[1]}, " if found else ""
-        raise UnsafeFileError(
-            f"{path} holds Python objects, {what}which could run code, so it was not opened. "
-            "Save the state dict alone where you trust the file."
-        ) from error
-    except Exception as error:
-        raise CorruptFileError(
-            f"{path} is damaged: {first_line(error)}. Fetch it again."
-        ) from error
-    if not isinstance(content, dict):
-        raise CheckpointError(
-            f"{path} holds a {type(content).__name__}, not a state dict. "
-            "Save the model's `state_dict()`."
-        )
-    return content
-
-
-def _load_tensors(path: Path) -> object:
-    """`torch.load` for tensors and plain values; it never looks at the suffix here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on the writer's choice of protocol, for one
-        if not path.name.endswith(".safetensors"):
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        with path.open("rb") as stream:  # a path would go to safetensors by its suffix
-            return torch.load(stream, map_location="cpu", weights_only=True)
-
-
-def _check_zip(path: Path) -> None:
-    """Refuse archives that are damaged, packed, scripted, or larger inside than outside."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
-            larger = sum(entry.file_size for entry in entries) > path.stat().st_size
-            broken = None if packed or larger else archive.testzip()
-    except Exception as error:  # a hostile archive finds many ways
-        raise CorruptFileError(
-            f"{path} is cut short or damaged: {first_line(error)}. Fetch it again."
-        ) from error
-    names = [entry.filename for entry in entries]
-    if any(name.endswith("/constants.pkl") for name in names):
-        raise UnsafeFileError(
-            f"{path} is a TorchScript archive, which holds code, so it was not opened. "
-            "Save the state dict alone."
-        )
-    if packed or larger or not any(name.endswith("data.pkl") for name in names):
-        raise CorruptFileError(
-            f"{path} is a zip archive, but not one that `torch.save` wrote. Give a weights file."
-        )
-    if broken is not None:
-        raise CorruptFileError(
-            f"{path} is damaged: its part {broken} fails its checksum. Fetch it again."
-        )
-
-
-def _unwrapped(content: Mapping[str, object], path: Path) -> dict[str, object]:
-    for _ in range(DEEPEST_WRAPPER):
-        inner = next((content[key] for key in WRAPPERS if isinstance(content.get(key), dict)), None)
-        if not isinstance(inner, dict):
-            break
-        content = inner
-    tensors = [name for name, value in content.items() if isinstance(value, Tensor)]
-    if not tensors or not all(isinstance(name, str) for name in content):
-        raise CheckpointError(
-            f"{path} holds no state dict; at its top are these keys: "
-            f"{few(map(str, content), SHOWN)}. Save the model's `state_dict()`."
-        )
-    return dict(content)
-
-
-def _renamed(content: Mapping[str, object], model: nn.Module, path: Path) -> dict[str, object]:
-    known = model.state_dict().keys()
+def _without_wrappers(
+    content: Mapping[str, object], known: Mapping[str, Tensor], path: Path
+) -> dict[str, object]:
     result: dict[str, object] = {}
     for name, value in content.items():
         parts = [part for part in name.split(".") if part not in PREFIXES]
@@ -323,6 +376,8 @@ def _fits(given: object, wanted: Tensor) -> bool:
 
 
 def _shape(value: object) -> str:
+    if isinstance(value, Passed):
+        return value.kind
     if not isinstance(value, Tensor):
         return type(value).__name__
     kind = "" if value.is_floating_point() else f" {value.dtype}".replace("torch.", "")

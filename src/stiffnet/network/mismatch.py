@@ -1,0 +1,197 @@
+"""Why weights do not fit a network: what their names and shapes say, and never more than that."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+STATISTICS = ".running_var"  # of a norm
+GATE = ".step_size"  # in the names of everything that `attach` puts into a network
+AUTHORS_GATE = ".attention_module."  # in the names of the ASR authors' modules
+POSITIONS = re.compile(r"pos(ition)?_emb|relative_position|rel_pos|attn_mask")
+SAME, FEW = 0.7, 0.1  # share of names in common: of a variant at least, of a stranger at most
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the tensors of a file and those of a network differ."""
+
+    given: Mapping[str, object]
+    """The file's, under the network's names as far as that goes."""
+    wanted: Mapping[str, Tensor]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    unfit: tuple[str, ...]
+    """Names of tensors that have another shape or kind."""
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.unexpected or self.unfit)
+
+
+def other_outputs(model: nn.Module, difference: Difference) -> int | None:
+    """How many outputs a file's network has, if that is all that differs; else None."""
+    if difference.missing or difference.unexpected:
+        return None
+    return _outputs(model, difference)
+
+
+def likely_cause(model: nn.Module, difference: Difference, *, folded: bool) -> str:
+    """Say what a file is, and what to do, as a clause; where nothing tells, only the latter."""
+    lacks, adds = difference.missing, difference.unexpected
+    if any(AUTHORS_GATE in f".{name}" for name in adds):
+        return (
+            "it looks like one of the ASR authors' networks with attention, whose modules are not "
+            "read; of theirs, give the file of a network without attention"
+        )
+    causes = []
+    if any(GATE in f".{name}" for name in adds):
+        causes.append("it looks like a network with attention, so give its `attention` too")
+    elif any(GATE in f".{name}" for name in lacks):
+        if folded:
+            causes.append(
+                "it is a folded network, with its attention in it, so leave `attention` out"
+            )
+        else:
+            causes.append("it looks like the network without attention, so leave `attention` out")
+    lacks, adds = ([n for n in names if GATE not in f".{n}"] for names in (lacks, adds))
+    outputs = _outputs(model, difference)
+    head = _head(model)
+    unfit = [n for n in difference.unfit if outputs is None or _module(n) not in head]
+    if outputs is not None:
+        causes.append(
+            f"its classifier has {outputs:,} outputs, so give `--num-classes {outputs}`, in "
+            f"Python `num_classes={outputs}`"
+        )
+    if lacks or adds or unfit:
+        causes.append(_other_network(difference, lacks, adds, unfit, head, folded=folded))
+    return "; ".join(filter(None, causes)) or "give the file of this very network"
+
+
+def _other_network(
+    difference: Difference,
+    lacks: Sequence[str],
+    adds: Sequence[str],
+    unfit: Sequence[str],
+    head: Collection[str],
+    *,
+    folded: bool,
+) -> str:
+    """Say what is behind differences in more than attention and number of classes."""
+    given, wanted = difference.given, difference.wanted
+    common = len(given.keys() & wanted.keys())
+    if common <= FEW * min(len(given), len(wanted)):
+        theirs, ours = next(iter(given), ""), next(iter(wanted), "")
+        return (
+            "hardly any of its names is one of this network's, so it is of another network, or of "
+            f"another library's version of it (its first name is {theirs}, here it is {ours})"
+        )
+    if _merged(lacks, adds) or (folded and not unfit):
+        kind = "is" if folded else "looks like"
+        return f"it {kind} a folded network with merged layers, so open the folder that it is in"
+    if _merged(adds, lacks):
+        return "it looks like a network that is not folded, so load it into a fresh one"
+    if unfit:
+        return _other_shapes(difference, lacks, adds, unfit, common)
+    if lacks and not adds and {_module(name) for name in lacks} <= set(head):
+        return "it has no classifier, so it holds a backbone alone"
+    if _pattern(adds) <= _pattern(wanted) and _pattern(lacks) <= _pattern(given):
+        kind = "deeper" if not lacks else "shallower" if not adds else "differently deep"
+        return f"it looks like a {kind} variant of this network{_blocks(given, wanted)}"
+    return ""
+
+
+def _other_shapes(
+    difference: Difference,
+    lacks: Sequence[str],
+    adds: Sequence[str],
+    unfit: Sequence[str],
+    common: int,
+) -> str:
+    given, wanted = difference.given, difference.wanted
+    shapes = [(_shape(given[name]), tuple(wanted[name].shape)) for name in unfit]
+    exact = not lacks and not adds
+    if exact and all(POSITIONS.search(name) for name in unfit):
+        return "it looks like this network for images of another size"
+    if exact and len(unfit) == 1 and len(shapes[0][1]) == 4:
+        [(theirs, ours)] = shapes
+        if theirs[:1] + theirs[2:] == ours[:1] + ours[2:] and ours[1] in (1, 3, 4):
+            return f"its network takes images of {theirs[1]} channels, and this one of {ours[1]}"
+    if exact and len(unfit) > len(wanted) / 2 and all(a[2:] == b[2:] for a, b in shapes):
+        return "all its names fit, so it looks like a variant of another width"
+    if not exact and common >= SAME * min(len(given), len(wanted)):
+        return (
+            "most of its names are this network's, so it looks like another variant of it, of "
+            "another depth or width or with other parts"
+        )
+    return ""
+
+
+def _outputs(model: nn.Module, difference: Difference) -> int | None:
+    """How many outputs a file's classifier has, if all that does not fit differs in that alone."""
+    head = _head(model)
+    unfit = [name for name in difference.unfit if _module(name) in head]
+    pairs = [(_shape(difference.given[n]), tuple(difference.wanted[n].shape)) for n in unfit]
+    numbers = {(theirs[0], ours[0]) for theirs, ours in pairs if theirs and ours}
+    if len(numbers) != 1 or any(a[1:] != b[1:] or not a for a, b in pairs):
+        return None
+    [(theirs, ours)] = numbers
+    return theirs if theirs != ours else None
+
+
+def _head(model: nn.Module) -> set[str]:
+    """Names of the modules that give a network's outputs."""
+    config = getattr(model, "pretrained_cfg", None) or {}
+    named = config.get("classifier") or ()
+    names = {named} if isinstance(named, str) else set(named)
+    modules = dict(model.named_modules())
+    if names and all(name in modules for name in names):
+        return names
+    layers = [
+        name
+        for name, module in modules.items()
+        if isinstance(module, nn.Linear | nn.modules.conv._ConvNd)
+    ]
+    return set(layers[-1:])
+
+
+def _merged(lacks: Sequence[str], adds: Sequence[str]) -> bool:
+    """Whether all that is lacking belongs to norms, and all that is there instead are biases."""
+    norms = {_module(name) for name in lacks if f".{name}".endswith(STATISTICS)}
+    return (
+        bool(norms and adds)
+        and all(_module(name) in norms for name in lacks)
+        and all(name.endswith("bias") for name in adds)
+    )
+
+
+def _blocks(given: Collection[str], wanted: Collection[str]) -> str:
+    """Name the first stack of blocks that has another number of them."""
+    theirs, ours = _stacks(given), _stacks(wanted)
+    for stack in theirs:
+        if stack in ours and theirs[stack] != ours[stack]:
+            return f" ({stack} has {theirs[stack]} blocks, and here it has {ours[stack]})"
+    return ""
+
+
+def _stacks(names: Collection[str]) -> dict[str, int]:
+    """How many members each numbered series of modules has."""
+    members: dict[str, set[str]] = {}
+    for name in names:
+        parts = name.split(".")
+        for place, part in enumerate(parts):
+            if part.isdigit() and place:
+                members.setdefault(".".join(parts[:place]), set()).add(part)
+    return {stack: len(numbers) for stack, numbers in members.items()}
+
+
+def _pattern(names: Collection[str]) -> set[str]:
+    return {re.sub(r"(?<![^.])\d+(?![^.])", "#", name) for name in names}
+
+
+def _module(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _shape(value: object) -> tuple[int, ...]:
+    return tuple(value.shape) if isinstance(value, Tensor) else ()
