@@ -23,6 +23,7 @@ from stiffnet.trajectory.wrappers import plain_run, unwrap
 from stiffnet.words import first_line
 
 KEEP = 10_000
+FIRST = 5  # outputs among which the right one counts for `top5`
 
 
 def measure(
@@ -90,7 +91,7 @@ def measure(
             nsi, increment, output = run(inputs, seen.samples)
             outcome = _outcome(output, labels, seen.samples, judge=judge)
             run.metric.update(nsi, increment)
-            seen.add(nsi.cpu(), *outcome)
+            seen.add(nsi.cpu(), outcome)
             on_batch(len(nsi))
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         steps, seen = _gathered(run.steps if run else None, seen)
@@ -103,6 +104,7 @@ def measure(
         summary=run.metric.summary(),
         kept=seen.kept(),
         accuracy=seen.accuracy,
+        top5=seen.top5,
         classes=tuple(classes),
         facts={"model": type(network).__name__, **told, **provenance(network)},
         notes=notes,
@@ -188,18 +190,22 @@ class _Seen:
     keep: int
     samples: int = 0
     correct: int = 0
+    among_first: int = 0
     judged: int = 0
+    outputs: int = 0  # of the network, where it is judged
     _rows: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def add(
-        self, nsi: Tensor, label: Tensor | None, loss: Tensor | None, correct: Tensor | None
-    ) -> None:
+    def add(self, nsi: Tensor, outcome: "_Outcome") -> None:
         number = np.arange(self.samples, self.samples + len(nsi), dtype=np.int64)
         self.samples += len(nsi)
-        if correct is not None:
+        correct = None
+        if outcome.rank is not None:
+            correct = outcome.rank == 0
             self.correct += int(correct.sum())
+            self.among_first += int((outcome.rank < FIRST).sum())
             self.judged += len(correct)
-        columns = {"nsi": nsi, "label": label, "loss": loss, "correct": correct}
+            self.outputs = outcome.outputs
+        columns = {"nsi": nsi, "label": outcome.label, "loss": outcome.loss, "correct": correct}
         batch = {k: v.numpy() for k, v in columns.items() if v is not None} | {"number": number}
         self._merge(batch)
 
@@ -223,11 +229,17 @@ class _Seen:
             self._merge({**other._rows, "number": other._rows["number"] + self.samples})
         self.samples += other.samples
         self.correct += other.correct
+        self.among_first += other.among_first
         self.judged += other.judged
+        self.outputs = max(self.outputs, other.outputs)
 
     @property
     def accuracy(self) -> float | None:
         return self.correct / self.judged if self.judged else None
+
+    @property
+    def top5(self) -> float | None:
+        return self.among_first / self.judged if self.judged and self.outputs > FIRST else None
 
     def kept(self) -> Samples:
         return Samples(**self._rows)
@@ -243,13 +255,20 @@ def _gathered(steps: list[Step] | None, seen: _Seen) -> tuple[list[Step] | None,
     return next((found for found, _ in everyone if found), None), total
 
 
-Outcome = tuple[Tensor | None, Tensor | None, Tensor | None]
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of each sample, as far as it is known."""
+
+    label: Tensor | None = None
+    loss: Tensor | None = None
+    rank: Tensor | None = None
+    """How many outputs come before that of the label; of equal ones, the first comes first."""
+    outputs: int = 0
 
 
-def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) -> Outcome:
-    """Label, loss and correctness of each sample, as far as they exist."""
+def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) -> _Outcome:
     if labels is None:
-        return None, None, None
+        return _Outcome()
     if bool((labels < 0).any()):
         where = int((labels < 0).nonzero()[0])
         raise DataError(
@@ -257,7 +276,7 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
             "leave such samples out."
         )
     if not judge:
-        return labels, None, None
+        return _Outcome(labels)
     logits = _logits(output)
     if logits is None or len(logits) != len(labels):
         raise DataError(
@@ -279,7 +298,10 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
             f"The network's output for sample {where} is NaN or infinite. Check the weights and "
             "this input."
         )
-    return labels, loss, logits.argmax(dim=1) == labels
+    of_label = logits.gather(1, labels[:, None])
+    earlier = torch.arange(logits.shape[1]) < labels[:, None]
+    rank = ((logits > of_label) | ((logits == of_label) & earlier)).sum(dim=1)
+    return _Outcome(labels, loss, rank, logits.shape[1])
 
 
 def _logits(output: Any) -> Tensor | None:

@@ -73,7 +73,8 @@ def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
         at = f"at {clean(row['step'], longest=40)}"
         tiles.append((name, f"NSI {number(row['nsi_mean'])}", at))
     if finite(view.accuracy) is not None:
-        tiles.append(("Accuracy", percent(view.accuracy), "on the same images"))
+        among = "" if view.top5 is None else f"; top-5: {percent(view.top5)}"
+        tiles.append(("Accuracy", percent(view.accuracy), f"on the same images{among}"))
     return tiles
 
 

@@ -125,7 +125,8 @@ def summary(view: StiffnessView) -> RenderableType:
     """Return the total and what it says, for `rich` to print."""
     title = Text(clean(view.title, longest=120), style="bold")
     if finite(view.accuracy) is not None:
-        title.append(f", accuracy {percent(view.accuracy)}", style="not bold")
+        among = "" if view.top5 is None else f" (top-1), {percent(view.top5)} (top-5)"
+        title.append(f", accuracy {percent(view.accuracy)}{among}", style="not bold")
     notes = [f"{strong('Note: ')}{clean(text, longest=600)}" for text in view.notes]
     return told(title, headline(view), [*findings(view), *notes])
 

@@ -55,6 +55,8 @@ class StiffnessReport(Record):
     summary: StiffnessSummary
     kept: Samples
     accuracy: float | None = None
+    top5: float | None = None
+    """Share of samples whose class is among the five largest outputs, of more than five."""
     classes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     """What made it: model, data, versions, command."""
@@ -242,6 +244,7 @@ class StiffnessReport(Record):
             "facts": dict(self.facts),
             "classes": list(self.classes),
             "accuracy": self.accuracy,
+            "top5": self.top5,
             "notes": list(self.notes),
             "steps": [step_row(step) for step in self.steps],
             "summary": summary_row(self.summary),
@@ -257,6 +260,7 @@ class StiffnessReport(Record):
             summary=read_summary(row["summary"], steps),
             kept=record_of(row["kept"], Samples),
             accuracy=row["accuracy"],
+            top5=row.get("top5"),
             classes=tuple(row["classes"]),
             facts=row["facts"],
             notes=tuple(row.get("notes", ())),

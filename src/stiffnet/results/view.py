@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 GRID = 61  # points along each threshold of the surfaces
 CURVES = 4  # stiffest and calmest inputs shown
 _SAME = ("title", "tns", "tns_se", "tns_steps", "increment_total", "increment_total_se", "notes",
-         "samples", "accuracy")  # fmt: skip
+         "samples", "accuracy", "top5")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class StiffnessView:
     """One row a label: `label` is its name here, then as `StiffnessReport.by_label` gives them."""
     relations: pd.DataFrame | None
     """Correlations with other values of a sample, as `StiffnessReport.relate` gives them."""
+    top5: float | None = None
 
 
 def view_of(report: "StiffnessReport") -> StiffnessView:
