@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -183,7 +184,6 @@ def test_hidden_and_other_files_are_left_out(place):
         (lambda root: None, "holds no folders"),
         (lambda root: save(root / "x.png"), "holds no folders"),
         (lambda root: (root / "cat").mkdir(), "holds no images"),
-        (lambda root: (save(root / "cat/x.png"), (root / "dog").mkdir()), "dog holds no images"),
         (
             lambda root: (save(root / "train/a/x.png"), save(root / "val/a/x.png")),
             r"holds splits \(train, val\).*root/val",
@@ -282,13 +282,51 @@ def test_a_link_to_itself_is_a_sentence_or_nothing(tmp_path, name):
         image_folder(tmp_path)
 
 
-@pytest.mark.parametrize("where", ["class", "folder", "file"])
-def test_a_link_that_leaves_the_folder_is_refused(tmp_path, where):
+def test_an_empty_folder_is_a_class_without_images(tmp_path):
+    for name in ("ant", "cat", "eel"):
+        (tmp_path / name).mkdir()
+    save(tmp_path / "bee" / "x.png")
+    save(tmp_path / "dog" / "x.png")
+    folder = image_folder(tmp_path)
+    assert folder.classes == ("ant", "bee", "cat", "dog", "eel")
+    assert folder.labels.tolist() == [1, 3]  # as if the empty ones had images
+    assert folder.empty_classes == ("ant", "cat", "eel")
+    whole, faults = folder.without_bad_images()
+    assert whole.files == folder.files
+    assert faults == []
+    with pytest.raises(DataError, match="ant holds no images"):
+        image_folder(tmp_path, allow_empty=False)
+
+
+def test_a_class_may_be_a_link_to_a_folder_anywhere(tmp_path):
+    save(tmp_path / "far" / "away" / "sub" / "x.png", pixels(4, 4))
+    save(tmp_path / "root" / "cat" / "x.png", pixels(8, 8))
+    (tmp_path / "root" / "dog").symlink_to(tmp_path / "far" / "away")
+    (tmp_path / "far" / "away" / "y.png").symlink_to("sub/x.png")
+    folder = image_folder(tmp_path / "root")
+    assert folder.files == ("cat/x.png", "dog/sub/x.png", "dog/y.png")
+    copied = tmp_path / "copied"
+    shutil.copytree(tmp_path / "root", copied)  # which follows links
+    linked, plain = (image_folder(each) for each in (tmp_path / "root", copied))
+    assert plain.labels.tolist() == linked.labels.tolist()
+    [(images, _)], [(same, _)] = (each.batches(RGB, batch_size=9) for each in (linked, plain))
+    assert torch.equal(images, same)
+
+
+@pytest.mark.parametrize("target", [".", "..", "../root"])
+def test_a_class_that_is_a_link_to_a_folder_above_it_is_refused(tmp_path, target):
+    save(tmp_path / "root" / "cat" / "x.png")
+    (tmp_path / "root" / "dog").symlink_to(target)
+    with pytest.raises(DataError, match="dog is a link to a folder that it is in itself"):
+        image_folder(tmp_path / "root")
+
+
+@pytest.mark.parametrize("where", ["folder", "file"])
+def test_a_link_within_a_class_that_leaves_the_folder_is_refused(tmp_path, where):
     outside, root = tmp_path / "outside", tmp_path / "root"
     save(outside / "x.png")
     save(root / "cat" / "x.png")
     link, target = {
-        "class": (root / "dog", outside),
         "folder": (root / "cat" / "more", outside),
         "file": (root / "cat" / "y.png", outside / "x.png"),
     }[where]

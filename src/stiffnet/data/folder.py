@@ -37,6 +37,12 @@ class ImageFolder:
     def __len__(self) -> int:
         return len(self.files)
 
+    @property
+    def empty_classes(self) -> tuple[str, ...]:
+        """Classes without an image."""
+        filled = set(self.labels.tolist())
+        return tuple(name for label, name in enumerate(self.classes) if label not in filled)
+
     def batches(
         self,
         preparation: Preparation,
@@ -109,7 +115,7 @@ class ImageFolder:
         kept = np.array([not fault for fault in faults])
         for label, name in enumerate(self.classes):
             of_class = np.flatnonzero(self.labels == label)
-            if not kept[of_class].any():
+            if len(of_class) and not kept[of_class].any():
                 raise DataError(
                     f"No image of the class {name!r} can be read, for example: "
                     f"{faults[of_class[0]]}"
@@ -145,16 +151,22 @@ def _prepared(
         yield view.preparation(images), labels
 
 
-def image_folder(root: str | os.PathLike[str]) -> ImageFolder:
+def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> ImageFolder:
     """Find the images in a folder of class folders; none is opened yet.
 
     Classes are the folders in `root`, without those whose name starts with a dot. They are numbered
     as their names sort as text ("10" before "2"), as torchvision's ``ImageFolder`` does; which
-    output of a network that is, their names must decide. A class may have folders within, where
-    links to folders are not followed. Files without an image's suffix are left out.
+    output of a network that is, their names must decide. A class may be a link to a folder, and may
+    have folders within, where links to folders are not followed. Files without an image's suffix
+    are left out.
+
+    Args:
+        root: The folder.
+        allow_empty: Take an empty folder for a class without images; see `empty_classes`.
 
     Raises:
-        DataError: If there is no such folder, a class is empty, or a link leaves the folder.
+        DataError: If there is no such folder, or it has no images; if a class has none and may not
+            be empty; if a link within a class leaves the folder.
     """
     top = Path(root)
     if not top.is_dir():
@@ -184,7 +196,7 @@ def image_folder(root: str | os.PathLike[str]) -> ImageFolder:
             f"{top} holds no images. Its class folders should hold {', '.join(SUFFIXES)} files."
         )
     for name, files in zip(folders, found, strict=True):
-        if not files:
+        if not files and not allow_empty:
             raise DataError(
                 f"The class folder {top / name} holds no images. Fill it or take it away."
             )
@@ -204,8 +216,13 @@ def _images_below(root: Path, name: str) -> list[str]:
     def stop(error: OSError) -> None:
         raise error
 
-    inside = root.resolve()
-    _refuse_escape(root / name, inside)
+    top = root.resolve()
+    inside = (top, _target(root / name))
+    if top.is_relative_to(inside[1]):
+        raise DataError(
+            f"{root / name} is a link to a folder that it is in itself. Take it away, or point it "
+            "to a folder of images."
+        )
     found = []
     for folder, folders, files in os.walk(root / name, onerror=stop):
         folders[:] = [entry for entry in folders if not entry.startswith(".")]
@@ -220,16 +237,20 @@ def _images_below(root: Path, name: str) -> list[str]:
     return sorted(found)
 
 
-def _refuse_escape(path: Path, inside: Path) -> None:
-    if not path.is_symlink():
-        return
+def _target(path: Path) -> Path:
     try:
-        target = path.resolve()
+        return path.resolve()
     except (OSError, RuntimeError) as error:  # which of them depends on Python's version
         raise DataError(
             f"{path} is a link that leads back to itself. Take it away, or point it to an image."
         ) from error
-    if not target.is_relative_to(inside):
+
+
+def _refuse_escape(path: Path, inside: tuple[Path, ...]) -> None:
+    if not path.is_symlink():
+        return
+    target = _target(path)
+    if not any(target.is_relative_to(each) for each in inside):
         raise DataError(
             f"{path} is a link that leaves the folder. Copy what it points to into the folder."
         )

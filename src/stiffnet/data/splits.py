@@ -21,7 +21,9 @@ SHOWN = 5  # names of classes in a sentence
 
 def folder_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
     """Open ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``."""
-    train, test = (image_folder(split_folder(root, names)) for names in (TRAINING, TESTING))
+    train, test = (
+        image_folder(split_folder(root, names), allow_empty=False) for names in (TRAINING, TESTING)
+    )
     return train, agreeing(test, train.classes, f"{train.root}", f"{test.root}")
 
 

@@ -11,6 +11,7 @@ from stiffnet.data.images import ImageSet
 from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.observe.measure import logit_width
+from stiffnet.words import few
 
 
 def said_of(classes: str) -> ClassNames | str | None:
@@ -37,6 +38,14 @@ def judging_of(
         said=said,
         folders=isinstance(images, ImageFolder),
     )
+
+
+def remarks_on_images(images: ImageSet | ImageFolder) -> Iterator[str]:
+    """Say what is unusual about some images."""
+    if isinstance(images, ImageFolder) and images.empty_classes:
+        empty = images.empty_classes
+        are = "class has" if len(empty) == 1 else "classes have"
+        yield f"{len(empty)} of {len(images.classes)} {are} no images: {few(empty)}."
 
 
 def renumbered(

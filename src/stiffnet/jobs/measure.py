@@ -6,7 +6,13 @@ from pathlib import Path
 from stiffnet.data import open_data
 from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
-from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
+from stiffnet.jobs.labels import (
+    judging_of,
+    remarks_on_images,
+    renumbered,
+    said_number,
+    said_of,
+)
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -87,7 +93,8 @@ def measure(
     )
     network = loaded.model.to(fabric.device)
     judged = judging_of(loaded, images, said)
-    for text in (*([judged.told] if judged.remarkable else []), *remarks_on(loaded)):
+    told = [judged.told] if judged.remarkable else []
+    for text in (*told, *remarks_on(loaded), *remarks_on_images(images)):
         watcher.note(text)
     batches = images.batches(
         loaded.preparation, batch_size=batch_size, limit=limit, workers=workers
