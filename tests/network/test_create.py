@@ -86,7 +86,7 @@ def test_nothing_is_announced(name):
         ("torchvision:resnt18", "Did you mean 'torchvision:resnet18'"),
         ("resnet18.tv_in1", "Did you mean 'resnet18.tv_in1k'"),
         ("zzzzqqqq", "`stiffnet list models` lists them all"),
-        ("torchvision:fasterrcnn_mobilenet_v3_large_fpn", "There is no model"),
+        ("torchvision:raft_small", "There is no model"),
         ("hf-hub:timm/resnet18.a1_in1k", "There is no model"),
         ("resnet18.hf-hub:timm/resnet18", "There is no model"),
         ("local-dir:/tmp", "There is no model"),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Attention, Model, Weights, number, text
+from stiffnet.cli.options import Attention, Model, Weights, WeightsKey, number, text
 from stiffnet.cli.terminal import Terminal, command_line, show
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def fold(
     model: Model,
     weights: Weights = "",
+    weights_key: WeightsKey = "",
     attention: Attention = "",
     num_classes: Annotated[
         int, number("Number of outputs of a named network; 0: its own number.", most=1_000_000)
@@ -51,6 +52,7 @@ def fold(
     folded = job(
         model,
         weights=weights or None,
+        weights_key=weights_key,
         attention=attention or None,
         num_classes=num_classes or None,
         fuse=fuse,

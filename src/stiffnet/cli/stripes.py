@@ -13,6 +13,7 @@ from stiffnet.cli.options import (
     NumClasses,
     Seed,
     Weights,
+    WeightsKey,
     Where,
     Workers,
     number,
@@ -25,6 +26,7 @@ def stripes(
     model: Model,
     data: Data,
     weights: Weights = "",
+    weights_key: WeightsKey = "",
     attention: Attention = "",
     limit: Limit = 0,
     growth: Annotated[
@@ -51,6 +53,7 @@ def stripes(
         model,
         data,
         weights=weights or None,
+        weights_key=weights_key,
         attention=attention or None,
         num_classes=num_classes or None,
         limit=limit or None,

@@ -15,6 +15,7 @@ from stiffnet.fold.result import FoldResult
 from stiffnet.jobs.places import SIGNS, file_name, refuse_strangers
 from stiffnet.jobs.subject import Spec, Subject, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.described_folder import TRANSFORMERS
 from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
 from stiffnet.network.export_mark import refuse_replacing
 from stiffnet.network.folded_folder import write_folded
@@ -45,6 +46,7 @@ def fold(
     model: Spec,
     *,
     weights: Spec | None = None,
+    weights_key: str = "",
     attention: str | None = None,
     num_classes: int | None = None,
     fuse: bool = False,
@@ -62,6 +64,7 @@ def fold(
     Args:
         model: A run, a model folder, or the name of a network whose weights are given.
         weights: None for a folder's own, ``"pretrained"``, or a weights file.
+        weights_key: Which state dict of a checkpoint.
         attention: The module on every step of a named network.
         num_classes: Number of outputs of a named network; None for its own.
         fuse: Also fuse every norm with the layer before it.
@@ -96,7 +99,14 @@ def fold(
     if onnx is not None:
         require_onnx()
     _check_files(folder, files)
-    loaded = subject.open(weights=weights, attention=attention, num_classes=num_classes)
+    loaded = subject.open(
+        weights=weights, weights_key=weights_key, attention=attention, num_classes=num_classes
+    )
+    if loaded.name.startswith(TRANSFORMERS):
+        raise FoldError(
+            f"{model} is a network of transformers, which a model folder of ours cannot hold. Fold "
+            "it in Python with `stiffnet.fold`, and save it with `save_pretrained`."
+        )
     if loaded.form == FOLDED and not fuse:
         raise FoldError(
             f"{subject.folder} is already folded. Fold the network that it was made from, or add "

@@ -54,6 +54,7 @@ def spectrum(
     cap: int = GIB,
     resume: bool = False,
     weights: Spec | None = None,
+    weights_key: str = "",
     attention: str | None = None,
     num_classes: int | None = None,
     classes: str = "",
@@ -88,6 +89,7 @@ def spectrum(
     said = said_of(classes)
     loaded = subject.open(
         weights=weights,
+        weights_key=weights_key,
         attention=attention,
         num_classes=num_classes,
         guess=said_number(said, source),

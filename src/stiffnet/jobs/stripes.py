@@ -33,6 +33,7 @@ def stripes(
     data: Spec,
     *,
     weights: Spec | None = None,
+    weights_key: str = "",
     attention: str | None = None,
     num_classes: int | None = None,
     limit: int | None = None,
@@ -62,6 +63,7 @@ def stripes(
     images = open_data(data)
     loaded = subject.open(
         weights=weights,
+        weights_key=weights_key,
         attention=attention,
         num_classes=num_classes,
         guess=len(images.classes),

@@ -10,7 +10,7 @@ from stiffnet.errors import CheckpointError
 from stiffnet.network.described_folder import is_described
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import MANIFEST
-from stiffnet.network.model_names import is_model_name
+from stiffnet.network.model_names import is_classifier_name, is_model_name
 from stiffnet.network.open import open_model
 from stiffnet.train.run_folder import RunFolder
 
@@ -68,7 +68,7 @@ class Subject:
                 f"{self.spec} was trained with its own attention, so `--attention {attention}` "
                 "cannot be attached to it here. Leave the option out."
             )
-        if num_classes is None and weights is None and is_model_name(str(self.spec)):
+        if num_classes is None and weights is None and is_classifier_name(str(self.spec)):
             num_classes = guess
         return open_model(
             self.spec if self.folder is None else self.folder,

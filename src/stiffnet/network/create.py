@@ -12,7 +12,12 @@ from torch import nn
 
 from stiffnet.errors import CheckpointError
 from stiffnet.network.attention_text import attach_text
-from stiffnet.network.model_names import TORCHVISION, is_model_name, unknown_model
+from stiffnet.network.model_names import (
+    TORCHVISION,
+    is_classifier_name,
+    is_model_name,
+    unknown_model,
+)
 from stiffnet.network.pretrained import fetching, torchvision_weights
 
 
@@ -38,7 +43,8 @@ def create_model(
     with it and without.
 
     torch's own random numbers continue afterwards as if nothing had been drawn. Of torchvision,
-    the classification models are known; they take three channels, whatever the images have.
+    classifiers, detectors and segmenters are known; they take three channels, whatever the images
+    have.
 
     Raises:
         UnknownNameError: If neither timm nor torchvision nor we have a network of that name.
@@ -112,6 +118,8 @@ def _create_torchvision(
             "are repeated over the channels."
         )
     options: dict[str, Any] = dict(sized)
+    if not is_classifier_name(name):
+        options["weights_backbone"] = None  # torchvision would download some
     if num_classes is not None:
         options["num_classes"] = num_classes
     if pretrained:

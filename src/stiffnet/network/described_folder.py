@@ -85,7 +85,9 @@ def _from_timm(
     kinds = {"num_classes": int, "in_chans": int, "image_size": int, "attention": str}
     wrong = [k for k, v in options.items() if v is not None and not isinstance(v, kinds[k])]
     if wrong:
-        raise CorruptFileError(f"{folder / CONFIG} has an impossible {wrong[0]}. Download it again.")
+        raise CorruptFileError(
+            f"{folder / CONFIG} has an impossible {wrong[0]}. Download it again."
+        )
     model = create_model(name, **options)
     state = read_state_dict(folder, key=key)
     facts = fill(model, state)
@@ -141,7 +143,7 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
             )
             classifiers = modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
             known = classifiers if type(config) in classifiers else modeling_auto.MODEL_MAPPING
-            build = known[type(config)]
+            build: Any = known[type(config)]
             if build.main_input_name != "pixel_values":
                 raise CheckpointError(
                     f"{folder} is {build.__name__}, which does not read images. Measure it in "

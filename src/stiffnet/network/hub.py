@@ -1,4 +1,4 @@
-"""Networks and weights on the Hugging Face hub, by ``hf-hub:ORG/NAME``: their folder on the disk."""
+"""Networks and weights on the Hugging Face hub, ``hf-hub:ORG/NAME``: their folder on the disk."""
 
 import os
 import re

@@ -38,7 +38,7 @@ def other_outputs(model: nn.Module, difference: Difference) -> int | None:
 
 def likely_cause(model: nn.Module, difference: Difference, *, folded: bool) -> str:
     """Say what a file is, and what to do, as a clause; where nothing tells, only the latter."""
-    lacks, adds = difference.missing, difference.unexpected
+    lacks, adds = list(difference.missing), list(difference.unexpected)
     if any(AUTHORS_GATE in f".{name}" for name in adds):
         return (
             "it looks like one of the ASR authors' networks with attention, whose modules are not "

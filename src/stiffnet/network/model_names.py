@@ -1,6 +1,7 @@
 """Which networks are known by name: timm's, ours among them, and torchvision's."""
 
 import fnmatch
+from types import ModuleType
 
 import timm
 import torchvision
@@ -10,6 +11,7 @@ from stiffnet.network.own_models import OWN_MODELS
 from stiffnet.registry import unknown
 
 TORCHVISION = "torchvision:"
+DENSE = (torchvision.models.detection, torchvision.models.segmentation)  # boxes, masks
 
 
 def model_names(pattern: str = "*") -> list[tuple[str, str]]:
@@ -43,6 +45,14 @@ def unknown_model(name: str) -> UnknownNameError:
     return UnknownNameError(unknown("model", name, known, listing="`stiffnet list models`"))
 
 
+def is_classifier_name(name: str) -> bool:
+    """Whether `create_model` would build a network that gives an image one row of logits."""
+    return is_model_name(name) and name.removeprefix(TORCHVISION) not in _names_of(*DENSE)
+
+
 def _torchvision_names() -> list[str]:
-    names: list[str] = torchvision.models.list_models(module=torchvision.models)
-    return names
+    return _names_of(torchvision.models, *DENSE)
+
+
+def _names_of(*modules: ModuleType) -> list[str]:
+    return [name for each in modules for name in torchvision.models.list_models(module=each)]

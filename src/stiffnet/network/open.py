@@ -104,9 +104,7 @@ def _short(spec: str | os.PathLike[str] | None) -> str:
     return str(spec) if spec is not None and is_on_hub(spec) else Path(spec or "").name
 
 
-def _named(
-    name: str, options: Mapping[str, Any], *, pretrained: bool, seed: int
-) -> LoadedModel:
+def _named(name: str, options: Mapping[str, Any], *, pretrained: bool, seed: int) -> LoadedModel:
     model = create_model(name, pretrained=pretrained, seed=seed, **options)
     preparation = preparation_of(model, name, in_chans=options["in_chans"])
     made_by: dict[str, Fact] = {"weights": PRETRAINED}
@@ -139,8 +137,7 @@ def _from_place(
     for option, value in (("weights", weights), *options.items()):
         if value is not None and option != "attention":
             raise CheckpointError(
-                f"{spec} says itself what network it is, and has its weights. Leave out "
-                f"`{option}`."
+                f"{spec} says itself what network it is, and has its weights. Leave out `{option}`."
             )
     loaded = open_described(place, attention=options["attention"], key=key)
     return replace(loaded, made_by={**loaded.made_by, "weights": _short(spec)})
