@@ -272,6 +272,8 @@ WRITERS = {f"pickle{number}": _bare(number) for number in range(6)} | {
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_pickle_is_ever_run(tmp_path, suffix, writer):
+    if writer == "legacy" and suffix not in (".pth", ".safetensors"):
+        pytest.skip("each starts a process, and the others show that the suffix does not matter")
     canary = tmp_path / "canary"
     for content in (Canary(canary), {"state_dict": {"0.bias": Canary(canary)}}):
         path = tmp_path / f"w{suffix}"

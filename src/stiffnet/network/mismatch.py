@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -78,7 +79,7 @@ def _other_network(
     folded: bool,
 ) -> str:
     """Say what is behind differences in more than attention and number of classes."""
-    given, wanted = difference.given, difference.wanted
+    given, wanted = (_learnt(each) for each in (difference.given, difference.wanted))
     common = len(given.keys() & wanted.keys())
     if common <= FEW * min(len(given), len(wanted)):
         theirs, ours = next(iter(given), ""), next(iter(wanted), "")
@@ -95,7 +96,8 @@ def _other_network(
         return _other_shapes(difference, lacks, adds, unfit, common)
     if lacks and not adds and {_module(name) for name in lacks} <= set(head):
         return "it has no classifier, so it holds a backbone alone"
-    if _pattern(adds) <= _pattern(wanted) and _pattern(lacks) <= _pattern(given):
+    whole = difference
+    if _pattern(adds) <= _pattern(whole.wanted) and _pattern(lacks) <= _pattern(whole.given):
         kind = "deeper" if not lacks else "shallower" if not adds else "differently deep"
         return f"it looks like a {kind} variant of this network{_blocks(given, wanted)}"
     return ""
@@ -108,8 +110,8 @@ def _other_shapes(
     unfit: Sequence[str],
     common: int,
 ) -> str:
-    given, wanted = difference.given, difference.wanted
-    shapes = [(_shape(given[name]), tuple(wanted[name].shape)) for name in unfit]
+    given, wanted = (_learnt(each) for each in (difference.given, difference.wanted))
+    shapes = [(_shape(difference.given[n]), tuple(difference.wanted[n].shape)) for n in unfit]
     exact = not lacks and not adds
     if exact and all(POSITIONS.search(name) for name in unfit):
         return "it looks like this network for images of another size"
@@ -183,6 +185,11 @@ def _stacks(names: Collection[str]) -> dict[str, int]:
             if part.isdigit() and place:
                 members.setdefault(".".join(parts[:place]), set()).add(part)
     return {stack: len(numbers) for stack, numbers in members.items()}
+
+
+def _learnt(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the counters of norms, which a file need not have."""
+    return {name: v for name, v in values.items() if not name.endswith("num_batches_tracked")}
 
 
 def _pattern(names: Collection[str]) -> set[str]:
