@@ -44,8 +44,8 @@ def remarks_on_images(images: ImageSet | ImageFolder) -> Iterator[str]:
     """Say what is unusual about some images."""
     if isinstance(images, ImageFolder) and images.empty_classes:
         empty = images.empty_classes
-        are = "class has" if len(empty) == 1 else "classes have"
-        yield f"{len(empty)} of {len(images.classes)} {are} no images: {few(empty)}."
+        have = "has" if len(empty) == 1 else "have"
+        yield f"{len(empty)} of {len(images.classes)} classes {have} no images: {few(empty)}."
 
 
 def renumbered(
