@@ -60,8 +60,8 @@ Weights = Annotated[
     str,
     text(
         "FILE|pretrained",
-        "A weights file (.safetensors, .pth, .ckpt, an index of several), a folder with one, "
-        "hf-hub:ORG/NAME, or the published weights. By default a folder's own, or random ones.",
+        "A weights file (.safetensors, .pth, .ckpt, an index), a folder or hf-hub:ORG/NAME with "
+        "one, or the published weights. By default a folder's own, or random ones.",
     ),
 ]
 WeightsKey = Annotated[
