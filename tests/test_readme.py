@@ -27,7 +27,8 @@ RUNS = {
 
 def test_every_page_with_an_example_is_run_here():
     with_examples = {str(page.relative_to(ROOT)) for page in PAGES if examples(page)}
-    assert with_examples == {*RUNS, "docs/attention.md", "docs/cifar10.md"}
+    others = {"docs/attention.md", "docs/cifar10.md", "docs/training-scripts.md"}
+    assert with_examples == {*RUNS, *others}
 
 
 @pytest.mark.parametrize("page", RUNS)
@@ -44,6 +45,29 @@ def test_attention_is_attached_registered_and_taken_off_as_its_page_says(capsys)
     said = capsys.readouterr().out
     assert "Attachment(name='layer1.0.step_size', module='se'" in said
     assert "9 of mean" in said
+
+
+SCRIPTS = {
+    "lightning": "stiffness/nsi/layer3.2",
+    "transformers": "[",
+    "optimizer": "0 ",
+    "timm": "eval_stiffness/tns",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.filterwarnings("ignore:.*LeafSpec")  # Lightning on a newer torch
+@pytest.mark.filterwarnings("ignore:.*does not have many workers")
+@pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*smaller than the logging interval")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # timm leaves the files open
+def test_training_scripts_log_stiffness_as_their_page_says(script, capsys):
+    if script == "transformers":
+        pytest.importorskip("accelerate")
+    page = ROOT / "docs" / "training-scripts.md"
+    example = dict(zip(SCRIPTS, examples(page), strict=True))[script]
+    assert script in example
+    exec(compile(example, page.name, "exec"), {})
+    assert SCRIPTS[script] in capsys.readouterr().out
 
 
 def test_two_reports_make_one_page_as_their_page_says(tmp_path):

@@ -277,11 +277,13 @@ def _rank(rank, folder):
         mine = slice(0, first) if rank == 0 else slice(first, last)
         batches = zip(x[mine].split(3), y[mine].split(3), strict=True)
         measure(classifier(*RATES), batches).save(f"{folder}/{name}{rank}.json")
+    with pytest.raises(NonFiniteError, match="is NaN for sample 2"):  # and the other one waits
+        measure(classifier(*RATES), [spoilt(float("nan")) if rank else images(4)])
     torch.distributed.destroy_process_group()
 
 
 def test_two_ranks_give_the_report_of_one(tmp_path):
-    """Uneven shares, and one rank without any."""
+    """Uneven shares, and one rank without any; at the end, one with an error, which both raise."""
     x, y = images(10), torch.arange(10) % 3
     alone = measure(classifier(*RATES), [(x, y)])
     torch.multiprocessing.spawn(_rank, (str(tmp_path),), nprocs=2)

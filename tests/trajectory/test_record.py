@@ -15,6 +15,7 @@ from torch.nn.modules import module as torch_module
 from stiffnet.errors import StepError
 from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import steps
+from stiffnet.trajectory.wrappers import unwrap
 from tolerances import RTOL
 from trajectory.networks import Encoder, known_rates
 
@@ -250,9 +251,13 @@ def test_a_model_compiled_and_run_before_is_still_seen():
     assert recording.trajectory.rate_norms.shape == (4, 2)
 
 
-def test_a_fabric_model_is_recorded():
+def test_a_fabric_model_is_recorded_whichever_package_it_is_from():
+    from lightning.fabric import Fabric as OtherFabric
     from lightning_fabric import Fabric
 
+    for made in (Fabric, OtherFabric):
+        wrapped = made(accelerator="cpu", devices=1).setup(known_rates(0.5, 2.0))
+        assert type(unwrap(wrapped)) is nn.Sequential
     wrapped = Fabric(accelerator="cpu", devices=1).setup(known_rates(0.5, 2.0))
     with record(wrapped) as recording:
         wrapped(X)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.errors import DataError, NonFiniteError, StepError, StiffnetError
 from stiffnet.provenance import provenance
 from stiffnet.results.stiffness import Samples, StiffnessReport
 from stiffnet.scramble import word_at
@@ -40,7 +40,7 @@ def measure(
     """Measure how stiff every residual step of a network is.
 
     Under `torch.distributed` each rank measures its own loader, and all get the same report, over
-    the samples of all of them.
+    the samples of all of them; an error of one rank is raised on all.
 
     Args:
         model: Any residual network. It is run in evaluation mode, without gradients, and left as
@@ -82,19 +82,26 @@ def measure(
     network = unwrap(model)
     seen = _Seen(keep)
     run: _Run | None = None
-    with plain_run(network):
-        notes = _batch_norms(network)
-        for inputs, labels in limited(loader, limit):
-            inputs = on_device(inputs, network)
-            if run is None:
-                run = _Run(network, find_steps(network, inputs))
-            nsi, increment, output = run(inputs, seen.samples)
-            outcome = _outcome(output, labels, seen.samples, judge=judge)
-            run.metric.update(nsi, increment)
-            seen.add(nsi.cpu(), outcome)
-            on_batch(len(nsi))
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        steps, seen = _gathered(run.steps if run else None, seen)
+    fault: StiffnetError | None = None
+    ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    try:
+        with plain_run(network):
+            notes = _batch_norms(network)
+            for inputs, labels in limited(loader, limit):
+                inputs = on_device(inputs, network)
+                if run is None:
+                    run = _Run(network, find_steps(network, inputs))
+                nsi, increment, output = run(inputs, seen.samples)
+                outcome = _outcome(output, labels, seen.samples, judge=judge)
+                run.metric.update(nsi, increment)
+                seen.add(nsi.cpu(), outcome)
+                on_batch(len(nsi))
+    except StiffnetError as error:
+        if ranks == 1:
+            raise
+        fault = error  # the others wait to hear of it
+    if ranks > 1:
+        steps, seen = _gathered(run.steps if run else None, seen, fault)
         run = run or (_Run(network, steps) if steps else None)
     if run is None:
         raise StepError("The loader gave no batch, so nothing was measured. Give it some images.")
@@ -245,14 +252,22 @@ class _Seen:
         return Samples(**self._rows)
 
 
-def _gathered(steps: list[Step] | None, seen: _Seen) -> tuple[list[Step] | None, _Seen]:
-    """What all ranks saw, one after the other; the steps are those of any rank that had data."""
-    everyone: list[tuple[list[Step] | None, _Seen]] = [(steps, seen)] * dist.get_world_size()
-    dist.all_gather_object(everyone, (steps, seen))
+def _gathered(
+    steps: list[Step] | None, seen: _Seen, fault: StiffnetError | None
+) -> tuple[list[Step] | None, _Seen]:
+    """What all ranks saw, one after the other; the steps are those of any rank that had data.
+
+    Raises:
+        StiffnetError: The first rank's that had one, on every rank.
+    """
+    everyone = [(steps, seen, fault)] * dist.get_world_size()
+    dist.all_gather_object(everyone, (steps, seen, fault))
+    if faults := [error for _, _, error in everyone if error is not None]:
+        raise faults[0]
     total = _Seen(seen.keep)
-    for _, part in everyone:
+    for _, part, _ in everyone:
         total.join(part)
-    return next((found for found, _ in everyone if found), None), total
+    return next((found for found, _, _ in everyone if found), None), total
 
 
 @dataclass(frozen=True)

@@ -126,16 +126,26 @@ def resized(batch: Any, size: int) -> Any:
     Tensors and lists of another length than the batch (a mask, say) are left alone.
     """
     count = samples_in(batch)
+    return picked(batch, torch.arange(size) % count) if count else batch
+
+
+def picked(batch: Any, samples: Tensor) -> Any:
+    """A batch of the samples of these numbers; what `resized` leaves alone is left alone here too.
+
+    >>> picked({"x": torch.tensor([5, 6, 7])}, torch.tensor([2, 0]))
+    {'x': tensor([7, 5])}
+    """
+    count = samples_in(batch)
 
     def change(value: Any) -> Any:
         if isinstance(value, Tensor) and value.ndim and len(value) == count:
-            return value[torch.arange(size, device=value.device) % count]
-        return [value[i % count] for i in range(size)] if isinstance(value, list) else value
+            return value[samples.to(value.device)]
+        return [value[int(i)] for i in samples] if isinstance(value, list) else value
 
-    def samples(value: Any) -> bool:
+    def whole(value: Any) -> bool:
         return isinstance(value, list) and len(value) == count
 
-    return mapped(batch, change, samples) if count else batch
+    return mapped(batch, change, whole)
 
 
 def on_device(inputs: Any, model: nn.Module) -> Any:

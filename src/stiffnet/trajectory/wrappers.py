@@ -26,7 +26,8 @@ def unwrap(model: nn.Module) -> nn.Module:
             "`torch.nn.Module`."
         )
     compiled = _classes("torch._dynamo", "OptimizedModule")
-    fabric = _classes("lightning_fabric.wrappers", "_FabricModule")
+    packages = ("lightning_fabric.wrappers", "lightning.fabric.wrappers")  # two copies of one class
+    fabric = (kind for package in packages for kind in _classes(package, "_FabricModule"))
     parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel, *fabric)
     while True:
         if isinstance(model, compiled):
@@ -46,6 +47,16 @@ def is_compiled(model: nn.Module) -> bool:
     """Whether a network, or a part of it, was given to `torch.compile`."""
     kinds = _classes("torch._dynamo", "OptimizedModule")
     return any(isinstance(m, kinds) or m._compiled_call_impl for m in model.modules())
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether each rank holds only a part of a network's weights, as under FSDP."""
+    wrappers = _classes("torch.distributed.fsdp", "FullyShardedDataParallel")
+    parts = _classes("torch.distributed.tensor", "DTensor")
+    return any(isinstance(module, wrappers) for module in model.modules()) or any(
+        isinstance(parameter, parts) or hasattr(parameter, "ds_id")  # the latter: DeepSpeed's
+        for parameter in model.parameters()
+    )
 
 
 def unready(model: nn.Module) -> str | None:

@@ -1,0 +1,88 @@
+"""Stiffness by epoch in Lightning, whichever of its two packages the script imports."""
+
+import sys
+from typing import Any
+
+from torch import nn
+
+from stiffnet.callbacks.monitor import SAMPLES, StiffnessMonitor
+
+# `lightning` and `pytorch_lightning` are two copies of the same classes. A callback must be of
+# the copy that the script uses, so what is imported already wins.
+try:
+    if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+        from pytorch_lightning import Callback
+    else:
+        from lightning.pytorch import Callback
+except ImportError as error:
+    raise ImportError(
+        "`LightningStiffness` needs the package lightning, which is not installed. Install it "
+        "with `pip install lightning`."
+    ) from error
+
+
+class LightningStiffness(Callback):
+    """Logs TNS and the NSI of every step before training and after each epoch.
+
+    The numbers go to every logger of the trainer, and as ``stiffness/tns`` to whatever monitors
+    metrics, such as `ModelCheckpoint`. Under DDP each rank measures its part of the sample. The
+    history is kept in checkpoints.
+
+    Args:
+        data: As in `StiffnessMonitor`. None takes the trainer's first validation data, or its
+            training data if there are none.
+        network: Path of the network in the module, such as ``"net"``; empty for the module itself,
+            whose `forward` must take a batch's inputs.
+        samples: Size of the sample.
+        seed: As in `StiffnessMonitor`.
+        every: Measure after every so many epochs.
+        stop_on_nan: Raise `NonFiniteError` where a state is NaN or infinite; otherwise warn.
+    """
+
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        network: str = "",
+        samples: int = SAMPLES,
+        seed: int | None = None,
+        every: int = 1,
+        stop_on_nan: bool = False,
+    ) -> None:
+        self.network = network
+        self.monitor = StiffnessMonitor(
+            data, samples=samples, seed=seed, every=every, stop_on_nan=stop_on_nan
+        )
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Measure the network as training begins, or goes on."""
+        if self.monitor.data is None:
+            self.monitor.data = _data_of(trainer)
+        row = self.monitor(self._network(pl_module), trainer.current_epoch)
+        for logger in trainer.loggers if row else ():
+            logger.log_metrics(row, step=trainer.global_step)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Measure the network after an epoch."""
+        row = self.monitor(self._network(pl_module), trainer.current_epoch + 1)
+        several = trainer.world_size > 1  # whose numbers are equal, as Lightning cannot know
+        pl_module.log_dict(row, on_step=False, on_epoch=True, sync_dist=several)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history, for a checkpoint."""
+        return {"history": self.monitor.history}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the history of a checkpoint."""
+        self.monitor.history = list(state_dict["history"])
+
+    def _network(self, module: nn.Module) -> nn.Module:
+        return module.get_submodule(self.network)
+
+
+def _data_of(trainer: Any) -> Any:
+    """Return the trainer's first validation loader, or its training loader."""
+    given = trainer.val_dataloaders or trainer.train_dataloader
+    while isinstance(given, list | tuple | dict):
+        given = next(iter(given.values() if isinstance(given, dict) else given))
+    return given

@@ -1,0 +1,77 @@
+"""Stiffness by epoch in the Trainer of transformers."""
+
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from stiffnet.callbacks.monitor import SAMPLES, StiffnessMonitor
+from stiffnet.trajectory.wrappers import own_chance
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise ImportError(
+        "`TrainerStiffness` needs the package transformers, which is not installed. Install it "
+        "with `pip install transformers[torch]`."
+    ) from error
+
+
+class TrainerStiffness(TrainerCallback):
+    """Logs TNS and the NSI of every step before training and after each epoch.
+
+    The numbers go through ``trainer.log``: into the history, and to all that it reports to. Add it
+    with ``trainer.add_callback(TrainerStiffness(trainer))``.
+
+    Args:
+        trainer: Whose logger takes the numbers.
+        data: As in `StiffnessMonitor`. None takes the trainer's evaluation data, or its training
+            data if there are none, through its own collator.
+        samples: Size of the sample.
+        seed: As in `StiffnessMonitor`.
+        every: Measure after every so many epochs.
+        stop_on_nan: Raise `NonFiniteError` where a state is NaN or infinite; otherwise warn.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        data: Any = None,
+        *,
+        samples: int = SAMPLES,
+        seed: int | None = None,
+        every: int = 1,
+        stop_on_nan: bool = False,
+    ) -> None:
+        self.trainer = trainer
+        self.monitor = StiffnessMonitor(
+            data, samples=samples, seed=seed, every=every, stop_on_nan=stop_on_nan
+        )
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure the network as training begins, or goes on."""
+        if self.monitor.data is None:
+            self.monitor.data = _data_of(self.trainer, kwargs["train_dataloader"])
+        self._log(control, kwargs["model"], round(state.epoch or 0))
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure the network after an epoch."""
+        self._log(control, kwargs["model"], round(state.epoch))
+
+    def _log(self, control: Any, model: Any, epoch: int) -> None:
+        row = self.monitor(model, epoch)
+        wanted = control.should_log  # which logging ours would take for done
+        if row:
+            self.trainer.log(row)
+        control.should_log = wanted
+
+
+def _data_of(trainer: Any, training: Any) -> Any:
+    """Return the trainer's evaluation or training data, as a loader that asks no sampler."""
+    given = trainer.eval_dataset
+    if given is None:
+        loader, size = training, trainer.args.train_batch_size
+    else:
+        first = next(iter(given)) if isinstance(given, dict) else None
+        with own_chance(trainer.model):
+            loader, size = trainer.get_eval_dataloader(first), trainer.args.eval_batch_size
+    return DataLoader(loader.dataset, batch_size=size, collate_fn=loader.collate_fn)

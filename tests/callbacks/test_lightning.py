@@ -1,0 +1,98 @@
+"""Lightning: every logger gets the numbers, and training does not notice."""
+
+import pytest
+import torch
+from lightning import pytorch as pl
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from torch import nn
+from torch.utils.data import DataLoader
+
+import stiffnet
+from callbacks.scripts import STEPS, Varied, network, same
+from stiffnet.callbacks import LightningStiffness
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec"),  # Lightning on a newer torch
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but"),
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists"),
+]
+
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+
+    def forward(self, images):
+        return self.net(images)
+
+    def training_step(self, batch, number):
+        return nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+    def validation_step(self, batch, number):
+        self.log("val", nn.functional.cross_entropy(self(batch[0]), batch[1]))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def fit(folder, *callbacks, epochs=2, module=None, valid=True, **options):
+    pl.seed_everything(0, verbose=False)
+    module = module or Module()
+    trainer = pl.Trainer(
+        accelerator="cpu", max_epochs=epochs, logger=CSVLogger(folder), callbacks=[*callbacks],
+        enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=1,
+    )  # fmt: skip
+    loaders = [DataLoader(Varied(), 8, shuffle=True)]
+    loaders += [DataLoader(Varied(10), 8)] if valid else []
+    trainer.fit(module, *loaders, **options)
+    return trainer, module
+
+
+def logged(trainer):
+    """The rows of the logger that have stiffness in them."""
+    import pandas as pd
+
+    rows = pd.read_csv(f"{trainer.logger.log_dir}/metrics.csv")
+    return rows.dropna(subset="stiffness/tns").reset_index()
+
+
+def test_numbers_come_to_the_logger_before_training_and_after_each_epoch(tmp_path):
+    callback = LightningStiffness(network="net", samples=8)
+    trainer, module = fit(tmp_path, callback)
+    rows = logged(trainer)
+    assert list(rows["step"]) == [0, 2, 5]  # steps of the optimizer, from 0, three an epoch
+    history = callback.monitor.to_frame()
+    assert list(history["epoch"]) == [0, 1, 2]
+    for column in ("stiffness/tns", *(f"stiffness/nsi/{step}" for step in STEPS)):
+        assert rows[column].to_numpy() == pytest.approx(history[column].to_numpy(), rel=1e-6)
+    sample = torch.cat(callback.monitor._sample)
+    assert trainer.callback_metrics["stiffness/tns"] == pytest.approx(
+        stiffnet.measure(module.net, [sample]).tns, rel=1e-6
+    )
+
+
+def test_training_goes_on_bit_by_bit_as_without(tmp_path):
+    watched = fit(tmp_path, LightningStiffness(samples=8))[1]
+    assert same(watched, fit(tmp_path)[1])
+    assert all(part.training for part in watched.modules())
+
+
+def test_without_validation_the_training_images_are_measured(tmp_path):
+    callback = LightningStiffness(samples=24)
+    fit(tmp_path, callback, epochs=1, valid=False)
+    assert len(torch.cat(callback.monitor._sample)) == 24
+
+
+def test_a_checkpoint_may_be_chosen_by_it_and_keeps_its_history(tmp_path):
+    best = ModelCheckpoint(tmp_path / "best", monitor="stiffness/tns", save_last=True)
+    callback = LightningStiffness(samples=8)
+    fit(tmp_path, callback, best)
+    assert float(best.best_model_score) == pytest.approx(
+        callback.monitor.to_frame()["stiffness/tns"][1:].min(), rel=1e-6
+    )
+    again = LightningStiffness(samples=8)
+    fit(tmp_path, again, best, epochs=3, ckpt_path=tmp_path / "best" / "last.ckpt")
+    assert list(again.monitor.to_frame()["epoch"]) == [0, 1, 2, 2, 3]
