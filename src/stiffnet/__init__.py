@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         register_positions as register_positions,
     )
     from stiffnet.network.where import top_k as top_k
+    from stiffnet.observe.compare import compare as compare
     from stiffnet.observe.epochs import (
         first_differences as first_differences,
         stripes_over_epochs as stripes_over_epochs,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from stiffnet.observe.measure import measure as measure
     from stiffnet.observe.spectrum import spectrum as spectrum
     from stiffnet.observe.stripes import stripes as stripes
+    from stiffnet.results.comparison import Comparison as Comparison
     from stiffnet.results.spectra import SpectrumReport as SpectrumReport
     from stiffnet.results.spectrum import Spectrum as Spectrum
     from stiffnet.results.stiffness import StiffnessReport as StiffnessReport
@@ -59,11 +61,13 @@ _NAMES = {
     "network.create": ("create_model",),
     "network.positions": ("Position", "register_positions"),
     "network.where": ("top_k",),
+    "observe.compare": ("compare",),
     "observe.epochs": ("first_differences", "stripes_over_epochs"),
     "observe.growth": ("growth",),
     "observe.measure": ("measure",),
     "observe.spectrum": ("spectrum",),
     "observe.stripes": ("stripes",),
+    "results.comparison": ("Comparison",),
     "results.spectra": ("SpectrumReport",),
     "results.spectrum": ("Spectrum",),
     "results.stiffness": ("StiffnessReport",),

@@ -8,6 +8,7 @@ import pytest
 from observe import spectrum_cases, stripe_cases
 from report.cases import thin, view
 from report.parsed import Parsed
+from results.test_comparison import COMPARISON
 from results.test_fold import FORMS, REPORT
 from stiffnet.report.page import page as drawn
 
@@ -19,6 +20,7 @@ MIXED = {
     "two and two": [VIEWS[0], STRIPES, VIEWS[1], STRIPES],
     "two of each": [FORMS, REPORT, *VIEWS, REPORT, STRIPES, FORMS, STRIPES, SPECTRA, ONE],
     "forms alone": [FORMS],
+    "comparisons": [COMPARISON, REPORT, COMPARISON],
 }
 
 

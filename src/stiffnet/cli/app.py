@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from stiffnet.cli.command import Command
+from stiffnet.cli.compare import compare
 from stiffnet.cli.demo import demo
 from stiffnet.cli.fetch import fetch
 from stiffnet.cli.fold import fold
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text: every line of the help is as wide as the terminal
 )
+app.command(cls=Command)(compare)
 app.command(cls=Command)(demo)
 app.command(cls=Command)(fetch)
 app.command(cls=Command)(fold)

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from lightning_fabric import Fabric
+
 from stiffnet.data import open_data
+from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet, Preparation
 from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.jobs.labels import (
@@ -16,7 +20,7 @@ from stiffnet.jobs.labels import (
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
-from stiffnet.observe.measure import measure as look
+from stiffnet.observe.measure import KEEP, measure as look
 from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport
 
@@ -80,38 +84,90 @@ def measure(
     check_places(folder, *FILES)
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
+    report = report_on(
+        model,
+        open_data(data),
+        Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command),
+        weights=weights,
+        weights_key=weights_key,
+        attention=attention,
+        watcher=watcher,
+    )
+    if not fabric.is_global_zero:
+        return Measured(report, ())
+    watcher.found(report)
+    texts = (report.to_json(), page([report]))
+    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What does not depend on the network that is measured; see `measure`."""
+
+    fabric: Fabric
+    classes: str
+    num_classes: int | None
+    limit: int | None
+    batch_size: int
+    workers: int
+    seed: int
+    command: str
+
+
+def report_on(
+    model: Spec,
+    images: ImageSet | ImageFolder,
+    setting: Setting,
+    *,
+    weights: Spec | None,
+    weights_key: str = "",
+    attention: str | None,
+    keep: int = KEEP,
+    watcher: Watcher,
+) -> StiffnessReport:
+    """Open a network, and measure it on images that are prepared as it wants them."""
     subject = subject_of(model)
-    images = open_data(data)
-    said = said_of(classes)
+    said = said_of(setting.classes)
     loaded = subject.open(
         weights=weights,
         weights_key=weights_key,
         attention=attention,
-        num_classes=num_classes,
+        num_classes=setting.num_classes,
         guess=said_number(said, images),
-        seed=seed,
+        seed=setting.seed,
     )
+    fabric = setting.fabric
     network = loaded.model.to(fabric.device)
     judged = judging_of(loaded, images, said)
     told = [judged.told] if judged.remarkable else []
     for text in (*told, *remarks_on(loaded), *remarks_on_images(images)):
         watcher.note(text)
     batches = images.batches(
-        loaded.preparation, batch_size=batch_size, limit=limit, workers=workers
+        loaded.preparation,
+        batch_size=setting.batch_size,
+        limit=setting.limit,
+        workers=setting.workers,
     )
     mine = part_of(batches, fabric.global_rank, fabric.world_size)
-    total = min(limit or len(images), len(images))
+    total = min(setting.limit or len(images), len(images))
+    facts = facts_of(loaded, data=images.name, command=setting.command)
+    facts["input"] = _input(loaded.preparation)
     with watcher.progress(f"measuring {loaded.name}", total) as advance:
-        report = look(
+        return look(
             network,
             mine if judged.outputs is None else renumbered(mine, judged.outputs),
+            keep=keep,
             judge=judged.outputs is not None,
             classes=judged.names,
-            facts=facts_of(loaded, data=images.name, command=command) | {"classes": judged.told},
+            facts=facts | {"classes": judged.told},
             on_batch=advance,
         )
-    if not fabric.is_global_zero:
-        return Measured(report, ())
-    watcher.found(report)
-    texts = (report.to_json(), page([report]))
-    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
+
+
+def _input(prepared: Preparation) -> str:
+    """Say how a network wants its images."""
+    size = "×".join(map(str, prepared.input_size))
+    mean, deviation = (
+        ", ".join(f"{value:.4g}" for value in values) for values in (prepared.mean, prepared.std)
+    )
+    return f"{size}, mean {mean}, standard deviation {deviation}"

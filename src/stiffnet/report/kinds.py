@@ -6,8 +6,9 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from stiffnet.report import fold, forms, ode, spectra, stiffness, stripes
+from stiffnet.report import comparison, fold, forms, ode, spectra, stiffness, stripes
 from stiffnet.report.blocks import Part
+from stiffnet.results.comparison import Comparison
 from stiffnet.results.fold import FoldReport, Forms
 from stiffnet.results.ode import OdeRecord
 from stiffnet.results.spectra import SpectrumReport
@@ -25,6 +26,7 @@ KINDS: dict[type, ModuleType] = {
     FoldReport: fold,
     Forms: forms,
     OdeRecord: ode,
+    Comparison: comparison,
 }
 """Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
 

@@ -1,0 +1,89 @@
+"""``stiffnet compare``: two or more networks on the same images."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stiffnet.cli.options import (
+    BatchSize,
+    Classes,
+    Data,
+    Device,
+    Limit,
+    NumClasses,
+    Seed,
+    Where,
+    Workers,
+)
+from stiffnet.cli.terminal import Terminal, command_line
+
+
+def compare(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL MODEL",
+            help="Two or more networks: timm names, torchvision:NAME, run or model folders. The "
+            "others are compared with the first.",
+        ),
+    ],
+    data: Data,
+    weights: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE|pretrained",
+            help="As for measure. Given once, for all networks that are built from a name; or "
+            "once for each network, with none where it does not apply.",
+        ),
+    ] = [],  # noqa: B006  # typer copies it
+    attention: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="Attention module on every step of a named network, given as --weights is.",
+        ),
+    ] = [],  # noqa: B006  # typer copies it
+    limit: Limit = 0,
+    batch_size: BatchSize = 64,
+    num_classes: NumClasses = 0,
+    classes: Classes = "",
+    device: Where = Device.auto,
+    workers: Workers = 0,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for comparison.json and comparison.html. By default "
+            "comparison/FIRST-SECOND.",
+        ),
+    ] = None,
+) -> None:
+    """Compare networks on the same images, step by step.
+
+    Every network is measured on the same images, each prepared as that network wants them. The
+    values are paired image by image, so that small differences show. Steps are compared where
+    the networks have the same number of them in every stage; other networks are compared by TNS,
+    accuracy, loss and the shares of their stages.
+    """
+    from stiffnet.jobs.compare import compare as job
+
+    compared = job(
+        models,
+        data,
+        weights=weights,
+        attention=attention,
+        num_classes=num_classes or None,
+        classes=classes,
+        limit=limit or None,
+        batch_size=batch_size,
+        device=device.value,
+        workers=workers,
+        seed=seed,
+        out=out,
+        command=command_line(),
+        watcher=Terminal(),
+    )
+    if compared.files:
+        print(f"Written: {' and '.join(map(str, compared.files))}")

@@ -1,0 +1,129 @@
+"""Compare networks on the same images: a comparison, a JSON file and a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stiffnet.data import open_data
+from stiffnet.devices import make_fabric
+from stiffnet.errors import RecipeError
+from stiffnet.jobs.measure import Setting, report_on
+from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.subject import Spec, subject_of
+from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.observe.compare import compare as look
+from stiffnet.report.page import page
+from stiffnet.results.comparison import Comparison
+
+FILES = ("comparison.json", "comparison.html")
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison, and where it was written."""
+
+    comparison: Comparison
+    files: tuple[Path, ...]
+    """`FILES`; under torchrun only the first rank writes any."""
+
+
+def compare(
+    models: Sequence[Spec],
+    data: Spec,
+    *,
+    weights: Sequence[Spec] = (),
+    attention: Sequence[str] = (),
+    num_classes: int | None = None,
+    classes: str = "",
+    limit: int | None = None,
+    batch_size: int = 64,
+    device: str = "auto",
+    workers: int = 0,
+    seed: int = 0,
+    out: Spec | None = None,
+    command: str = "",
+    watcher: Watcher = SILENT,
+) -> Compared:
+    """Measure networks on the same images, and compare each with the first, image by image.
+
+    Each network gets the images prepared as it wants them: its own size, mean and deviation. One
+    network is in memory at a time.
+
+    Args:
+        models: Two or more of what `stiffnet.jobs.measure.measure` takes.
+        data: As in `measure`.
+        weights: One for all networks that are built from a name, or one for each network, with
+            ``"none"`` where it has none.
+        attention: Likewise.
+        num_classes: Number of outputs of networks that are built from a name.
+        classes: What the outputs stand for, where a network does not know.
+        limit: Use this many images, evenly chosen; None for all.
+        batch_size: Images at a time.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        workers: Processes that decode image files.
+        seed: Random seed for weights that were not given.
+        out: Folder for the files; None for ``comparison/FIRST-SECOND``.
+        command: What the user typed, for the record.
+        watcher: Whoever follows the job.
+
+    Raises:
+        StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
+    """
+    if len(models) < 2:
+        raise RecipeError("A comparison needs two networks or more. Name another one.")
+    stem = "-".join(file_name(model) for model in models[:2])
+    folder = Path("comparison", stem) if out is None else Path(out)
+    check_places(folder, *FILES)
+    filled, gated = each_of(models, weights, "weights"), each_of(models, attention, "attention")
+    fabric = make_fabric(device=device)
+    watcher = watcher if fabric.is_global_zero else SILENT
+    images = open_data(data)
+    setting = Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command)
+    reports = {}
+    for name, model, file, module in zip(
+        names_of(models, gated), models, filled, gated, strict=True
+    ):
+        reports[name] = report_on(
+            model, images, setting,
+            weights=file, attention=module, keep=len(images), watcher=watcher,
+        )  # fmt: skip
+    facts = {"data": images.name} | ({"command": command} if command else {})
+    comparison = look(reports, facts=facts)
+    if not fabric.is_global_zero:
+        return Compared(comparison, ())
+    watcher.found(comparison)
+    texts = (comparison.to_json(), page([comparison]))
+    return Compared(comparison, write(folder, dict(zip(FILES, texts, strict=True))))
+
+
+def each_of(models: Sequence[Spec], given: Sequence[Spec], what: str) -> list[str | None]:
+    """Return what each network gets of an option that is given once, for each, or not at all.
+
+    Raises:
+        RecipeError: If there are neither one nor as many as networks.
+    """
+    texts = [None if str(value) in ("", NONE) else str(value) for value in given]
+    if len(texts) == len(models):
+        return texts
+    if len(texts) > 1:
+        raise RecipeError(
+            f"`--{what}` is given {len(texts)} times for {len(models)} networks. Give it once for "
+            f"all of them, or once for each, with `{NONE}` where it does not apply."
+        )
+    every = texts[0] if texts else None
+    return [every if subject_of(model).named else None for model in models]
+
+
+def names_of(models: Sequence[Spec], attention: Sequence[str | None]) -> list[str]:
+    """Call each network as it was given, with its attention, and number those that are alike.
+
+    >>> names_of(["a", "a", "a"], [None, "se", None])
+    ['a', 'a with se', 'a (2)']
+    """
+    names: list[str] = []
+    for model, module in zip(models, attention, strict=True):
+        name = f"{model} with {module}" if module else str(model)
+        same = sum(other == name or other.startswith(f"{name} (") for other in names)
+        names.append(f"{name} ({same + 1})" if same else name)
+    return names
