@@ -311,7 +311,7 @@ def test_the_demo_tells_its_story(tmp_path, capsys):
     assert main(["demo", "--out", "demo"]) == 0
     said = capsys.readouterr().out
     assert "demo/report.html" in said.splitlines()[-1]
-    assert "stiffnet measure demo/folded --data digits" in said
+    assert "stiffnet measure demo/folded --data digits:test" in said
     before, after = (StiffnessReport.load(f"demo/{name}.json") for name in ("before", "after"))
     assert after.accuracy > 0.9 > before.accuracy
     for name, folder in (("train", "demo/run/final"), ("folded", "demo/folded")):

@@ -259,3 +259,10 @@ def test_several_reports_share_a_page(report, short_plotly):
     text = page([report, report], titles=["one <b>", "two"], heading="h")
     assert "one &lt;b&gt;" in text
     assert "two" in text
+
+
+def test_a_report_prints_as_one_line_whatever_its_classes():
+    classes = [f"class {number}" for number in range(1000)]
+    report = measure(known_rates(0.5, 2.0), [torch.rand(2, 6).double()], classes=classes)
+    total = f"{report.tns:.4g}"
+    assert repr(report) == f"StiffnessReport('Sequential', samples=2, steps=2, tns={total})"

@@ -38,4 +38,4 @@ def demo(
 def _measure(folder: Path) -> str:
     from stiffnet.jobs.subject import as_argument
 
-    return shlex.join(["stiffnet", "measure", as_argument(folder), "--data", "digits"])
+    return shlex.join(["stiffnet", "measure", as_argument(folder), "--data", "digits:test"])

@@ -56,10 +56,12 @@ def open_splits(
 def spec_of_tests(spec: str | os.PathLike[str]) -> str:
     """Return what `open_data` takes, without a split, for the test images that `open_splits` opens.
 
-    >>> spec_of_tests("cifar10:photos")
-    'cifar10:photos'
+    >>> spec_of_tests("cifar10:photos"), spec_of_tests("digits")
+    ('cifar10:photos', 'digits:test')
     """
     name, place = _parted(spec)
+    if name == "digits":
+        return "digits:test"
     if name != "folder":
         return os.fspath(spec)
     return f"folder:{split_folder(_folder(place), TESTING)}"
@@ -77,9 +79,14 @@ def _parted(spec: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def _open_digits(place: str, split: str | None) -> ImageSet:
-    if place:
-        raise DataError(f"`digits` needs no folder, and {place!r} was given. Write `digits`.")
-    return digits(split)
+    if place not in ("", "train", "test"):
+        raise DataError(
+            f"`digits` needs no folder, and {place!r} was given. Write `digits`, or `digits:test` "
+            "for its test images."
+        )
+    if place and split and place != split:
+        raise DataError(f"`digits:{place}` has no {split} images. Write `digits` for all of them.")
+    return digits(split or place or None)
 
 
 def _open_files(name: str, reader: Callable[[str, str], ImageSet]) -> Opener:
@@ -121,7 +128,9 @@ def _folder(place: str) -> Path:
 DATA: Registry[Opener] = Registry(
     "data set",
     [
-        Entry("digits", _open_digits, "1,797 handwritten digits, 8×8, grey; embedded"),
+        Entry(
+            "digits", _open_digits, "1,797 handwritten digits, 8×8, grey; embedded; `digits:test`"
+        ),
         Entry(
             "cifar10",
             _open_files("cifar10", cifar10),

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.observe.differentiable_pass import Added, Pass
+from stiffnet.provenance import provenance
 from stiffnet.results.growth import Growth
 from stiffnet.stiffness.jacobian_norm import Layout, jacobian_norm
 from stiffnet.trajectory.batch import as_arguments, on_device, resized, samples_in
@@ -79,7 +80,8 @@ def growth(
         local = _Local(found, samples_in(images), layout)
         with torch.enable_grad():
             local.look(_passed(network, found, images, differentiate=True), iterations, random)
-    return _summary(found, torch.stack(measured), local, epsilon)
+    facts = {"model": type(network).__name__, **provenance(network)}
+    return _summary(found, torch.stack(measured), local, epsilon, facts)
 
 
 def _passed(
@@ -221,7 +223,9 @@ def _refuse(wrong: Tensor, step: Step) -> None:
         )
 
 
-def _summary(steps: list[Step], measured: Tensor, local: _Local, epsilon: float) -> Growth:
+def _summary(
+    steps: list[Step], measured: Tensor, local: _Local, epsilon: float, facts: dict[str, str]
+) -> Growth:
     """Average over images, and over draws; products by their logarithms."""
     gate, shortcut, rate, whole = (
         torch.stack(kept, dim=1) for kept in (local.gate, local.shortcut, local.rate, local.whole)
@@ -245,4 +249,5 @@ def _summary(steps: list[Step], measured: Tensor, local: _Local, epsilon: float)
         log_local=floats(whole.log().cumsum(dim=1).mean(dim=0)),
         log_bound=floats(bound.mean(dim=0)),
         nearest=floats(nearest),
+        facts=facts,
     )

@@ -6,10 +6,11 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from stiffnet.report import comparison, fold, forms, ode, spectra, stiffness, stripes
+from stiffnet.report import comparison, fold, forms, growth, ode, spectra, stiffness, stripes
 from stiffnet.report.blocks import Part
 from stiffnet.results.comparison import Comparison
 from stiffnet.results.fold import FoldReport, Forms
+from stiffnet.results.growth import Growth
 from stiffnet.results.ode import OdeRecord
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.results.spectrum import Spectrum
@@ -27,6 +28,7 @@ KINDS: dict[type, ModuleType] = {
     Forms: forms,
     OdeRecord: ode,
     Comparison: comparison,
+    Growth: growth,
 }
 """Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
 

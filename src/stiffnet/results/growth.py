@@ -1,16 +1,19 @@
 """How a perturbation grew through the steps of a network, against what it was bound to."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stiffnet.results.record import Record
+
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
+class Growth(Record):
     """The growth of a perturbation through a network, step by step, and two bounds on it.
 
     With x_t what goes into step t, the sum x_{t+1} = s_t + Δt_t ⊗ f_t of a shortcut and a gated
@@ -20,6 +23,9 @@ class Growth:
     any gate. Both are of first order: sure for perturbations that tend to zero. Products are kept
     as their logarithms, because those of deep networks leave float64's range.
     """
+
+    KIND = "growth report"
+    AGAIN = "Call `stiffnet.growth` again"
 
     steps: tuple[str, ...]
     images: int
@@ -42,6 +48,15 @@ class Growth:
     """Of ∏ (‖∂s/∂x‖ + α ‖∂f/∂x‖), mean over images."""
     nearest: Floats
     """Largest ratio of growth to bound of any image and draw; above one the bound was broken."""
+
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What made it: model, versions."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Growth({self.title!r}, images={self.images}, steps={len(self.steps)}, "
+            f"growth={np.exp(self.log_growth[-1]):.3g}, bound={np.exp(self.log_bound[-1]):.3g})"
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """One row a step, in the order in which they run; averages of products are geometric."""

@@ -63,6 +63,13 @@ class StiffnessReport(Record):
     notes: tuple[str, ...] = ()
     """What a reader has to know of these numbers, in sentences."""
 
+    def __repr__(self) -> str:
+        total = "none" if self.tns is None else f"{self.tns:.4g}"
+        return (
+            f"StiffnessReport({self.title!r}, samples={self.samples}, steps={len(self.steps)}, "
+            f"tns={total})"
+        )
+
     @property
     def samples(self) -> int:
         """Number of inputs measured."""

@@ -31,24 +31,34 @@ class Layout:
 
 
 def largest_singular_value(
-    forward: Product, backward: Product, start: Tensor, *, iterations: int
+    forward: Product,
+    backward: Product,
+    start: Tensor,
+    *,
+    iterations: int,
+    nothing: float = NOTHING,
 ) -> Tensor:
     """Estimate ‖J‖ for every sample, by Golub and Kahan's bidiagonalisation.
 
-    The estimate is from below and exact once there are as many iterations as entries; every vector
-    is made orthogonal to all before it, in float64. Vectors are (samples, entries); `forward` is
-    J v, `backward` is Jᵀ u, and there are as many of either as iterations.
+    The estimate is from below and exact once there are as many iterations as entries. Each vector
+    is made orthogonal to the one before it alone: rounding then brings known singular values up
+    again, and never one that is larger than all of them. Vectors are (samples, entries); `forward`
+    is J v, `backward` is Jᵀ u, and there are as many of either as iterations; fewer where the space
+    that they span is exhausted, as for a shortcut that passes some entries and drops others.
+    `nothing` is the share of a product below which what is left of it is rounding.
     """
     count = min(iterations, start.shape[1])
-    right = [_unit(start)[0]]
-    left: list[Tensor] = []
+    v, _ = _unit(start)
+    u, beyond = start.new_zeros(()), start.new_zeros(len(start))
     band = start.new_zeros(len(start), count, count)
     for k in range(count):
-        u, band[:, k, k] = _unit(_orthogonal(forward(right[k]), left))
-        left.append(u)
-        if k + 1 < count:
-            v, band[:, k, k + 1] = _unit(_orthogonal(backward(u), right))
-            right.append(v)
+        u, band[:, k, k] = _unit(_less(forward(v), beyond, u, nothing))
+        if k + 1 == count:
+            break
+        v, beyond = _unit(_less(backward(u), band[:, k, k], v, nothing))
+        band[:, k, k + 1] = beyond
+        if not bool(beyond.any()):  # every sample's space is exhausted
+            break
     norm: Tensor = torch.linalg.matrix_norm(band, ord=2)
     return norm
 
@@ -96,20 +106,16 @@ def jacobian_norm(
 
     rows = inner.rows(value)
     start = torch.randn(rows.shape, generator=generator, dtype=torch.float64).to(rows.device)
-    return largest_singular_value(forward, backward, start, iterations=iterations)
+    rounding = max(NOTHING, 10 * torch.finfo(value.dtype).eps)  # of the products, not of ours
+    return largest_singular_value(forward, backward, start, iterations=iterations, nothing=rounding)
 
 
-def _orthogonal(vector: Tensor, others: list[Tensor]) -> Tensor:
-    """Take out what lies along unit vectors; zeros where that was everything but rounding."""
-    if not others:
-        return vector
-    basis = torch.stack(others, dim=1)
+def _less(vector: Tensor, length: Tensor, unit: Tensor, nothing: float) -> Tensor:
+    """Take a multiple of a unit vector off; zeros where that leaves nothing but rounding."""
     before = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
-    for _ in range(2):  # once leaves rounding
-        along = torch.einsum("nkd,nd->nk", basis, vector)
-        vector = vector - torch.einsum("nk,nkd->nd", along, basis)
+    vector = vector - length[:, None] * unit
     left = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
-    return torch.where(left > NOTHING * before, vector, 0.0)
+    return torch.where(left > nothing * before, vector, 0.0)
 
 
 def _unit(vector: Tensor) -> tuple[Tensor, Tensor]:

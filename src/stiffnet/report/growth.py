@@ -1,0 +1,99 @@
+"""What a page and a terminal show of a perturbation that was followed through a network."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stiffnet.report.blocks import (
+    Cell,
+    Column,
+    Facts,
+    Findings,
+    Part,
+    Plot,
+    Row,
+    Section,
+    Table,
+    Tiles,
+    Words,
+    one_by_one,
+)
+from stiffnet.report.stripes import growth_table
+from stiffnet.report.stripes_plots import growth_figure
+from stiffnet.report.terminal import sheet_lines, told
+from stiffnet.report.text import clean, cleaned, count, images, number, percent, rows, strong
+from stiffnet.results.growth import Growth
+
+_COLUMNS = ("growth", "local_bound", "bound", "factor")
+
+
+def parts(given: Sequence[tuple[Growth, str]]) -> list[Part]:
+    """Return what they put on a page, one after the other."""
+    return one_by_one(given, _part)
+
+
+def terminal(growth: Growth) -> RenderableType:
+    """Return what a terminal shows: the sentences, and the steps with their bounds."""
+    columns = [Column("Step", numeric=False), *(Column(key.replace("_", " ")) for key in _COLUMNS)]
+    lines = [
+        Row([Cell(clean(row["step"], longest=30)), *(Cell(number(row[key])) for key in _COLUMNS)])
+        for row in rows(growth.to_frame())
+    ]
+    title = Text(clean(growth.title, longest=200), style="bold")
+    said = told(title, headline(growth), findings(growth))
+    return Group(said, sheet_lines(Table("growth", "Growth", columns, lines), light=True))
+
+
+def _part(growth: Growth, title: str, end: str) -> Part:
+    text = (
+        "The measured growth of the perturbation after each step, the product of the norms of the "
+        "steps' Jacobians, and Theorem 6.1's bound. All on a logarithmic axis."
+    )
+    drawn = Plot(f"growth{end}", growth_figure(growth), "Growth of a perturbation by step")
+    last = rows(growth.to_frame())[-1]
+    tiles = [
+        ("Growth", f"{number(last['growth'])} ×", "measured, after the last step"),
+        ("Bound", f"{number(last['bound'])} ×", "of Theorem 6.1"),
+        ("Nearest", percent(max(growth.nearest)), "of the bound, at any step and image"),
+    ]
+    said = [Words(headline(growth), "lede"), Tiles(tiles), Findings(findings(growth))]
+    heading = "How a perturbation grows"
+    return Part(
+        kind="growth",
+        articles=[(title, said)],
+        sections=[Section(f"growing{end}", heading, "Growth", text, [drawn])],
+        tables=[(title, [growth_table(growth)])],
+        reading=["growth"],
+        facts=[(title, Facts(cleaned(growth.facts)))],
+    )
+
+
+def headline(growth: Growth) -> str:
+    """Say how far a perturbation grew, next to what bounds it."""
+    last = rows(growth.to_frame())[-1]
+    grown, bound = (strong(f"{number(last[key])} times") for key in ("growth", "bound"))
+    return (
+        f"A random perturbation of {number(growth.epsilon)} of the first state grows "
+        f"{grown} on its way through "
+        f"{count(len(growth.steps))} steps, on average over {images(growth.images)} and "
+        f"{count(growth.draws)} directions each; Theorem 6.1 bounds it by "
+        f"{bound}."
+    )
+
+
+def findings(growth: Growth) -> list[str]:
+    """Say how near the bound is, and which step widens it most."""
+    nearest = float(max(growth.nearest))
+    broken = (
+        f"The bound was exceeded, by {percent(nearest - 1)}: it is of first order, and its norms "
+        "are estimates from below. Try a smaller epsilon, or more iterations."
+    )
+    kept = f"No image and direction came nearer to the bound than {strong(percent(nearest))}."
+    frame = growth.to_frame()
+    widest = rows(frame.nlargest(1, "factor"))[0]
+    return [
+        broken if nearest > 1 else kept,
+        f"The step that widens the bound most is {strong(clean(widest['step'], longest=60))}, by a "
+        f"factor of {number(widest['factor'])}.",
+    ]
