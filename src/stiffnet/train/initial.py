@@ -10,7 +10,7 @@ from stiffnet.data.classes import match_classes
 from stiffnet.errors import RecipeError
 from stiffnet.network.attach import attached
 from stiffnet.network.attention_text import NONE, attach_text
-from stiffnet.network.classes import known_classes
+from stiffnet.network.classes import imagenet, known_classes
 from stiffnet.network.create import create_model
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import Fact
@@ -146,6 +146,6 @@ def _with_head(
     if known is None or not classes:
         said = "nothing says whether they are the same classes, so its head is kept"
         return loaded, [f"{start} has {outputs} outputs, as many as the data have classes; {said}."]
-    if match_classes(classes, known, numbers=True) == tuple(range(outputs)):
+    if match_classes(classes, known, numbers=known is imagenet()) == tuple(range(outputs)):
         return replace(loaded, classes=()), []
     return fresh, [f"{start} was trained on other classes, or in another order. {dropped}"]
