@@ -113,7 +113,7 @@ def test_a_weights_file_of_another_network_is_refused_as_ever(tmp_path):
 
 
 def test_random_weights_do_not_learn_slowly():
-    with pytest.raises(RecipeError, match="`backbone_rate` is 0.5, but .* random weights. Give"):
+    with pytest.raises(RecipeError, match=r"`backbone_rate` is 0.5, but .* random weights\. Give"):
         initial_network(TUNED, 4, NAMES)
 
 
@@ -159,7 +159,7 @@ def test_head_and_modules_learn_at_the_full_rate_and_the_rest_at_its_share(file,
             TUNED, weights=str(file), attention="se", batch_size=48, weight_decay=0.0,
             backbone_rate=share, precision="64-true",
         )  # fmt: skip
-        lesson, loaded, *_ = open_subject(recipe, task_of(recipe))
+        _, loaded, *_ = open_subject(recipe, task_of(recipe))
         start = {key: value.double() for key, value in loaded.model.state_dict().items()}
         fast = fast_parameters(loaded)
         run(recipe, tmp_path / str(share))
