@@ -20,6 +20,7 @@ RUNS = {
     "README.md": "21,454,774 -> 21,289,802 parameters",
     "docs/measuring.md": "layer1.0 0 (",
     "docs/jobs.md": "run/folded TNS",
+    "docs/finetuning.md": "the same bits: True",
     "docs/folding.md": "Folded(name='layer1.0.step_size', kind='asr:se', into=('layer1.0.bn2',))",
 }
 

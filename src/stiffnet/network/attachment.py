@@ -10,7 +10,7 @@ import torch
 from msgspec import Struct, to_builtins
 from torch import nn
 
-from stiffnet.errors import CheckpointError, CorruptFileError, StiffnetError, StepError
+from stiffnet.errors import CheckpointError, CorruptFileError, StepError, StiffnetError
 from stiffnet.network.attach import attach, attached, detach
 from stiffnet.network.gate_memory import Memory, memory_of
 from stiffnet.schema import fitted

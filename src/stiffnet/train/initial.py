@@ -140,7 +140,7 @@ def _with_head(
     before, after = loaded.model.state_dict(), fresh.model.state_dict()
     dropped = f"Its head ({few(head, SHOWN)}) was dropped, and a new one starts at random."
     if any(before[name].shape != after[name].shape for name in head):
-        said = f"{start} was trained for another number of classes than the data's {outputs}."
+        said = f"{start} has another number of outputs than the {outputs} that are needed."
         return fresh, [f"{said} {dropped}"]
     known = known_classes(loaded)
     if known is None or not classes:
