@@ -73,10 +73,14 @@ def first_logits(name):
 
 
 def test_at_first_all_classes_are_about_equally_likely():
-    logits = first_logits("test_efficientnet")
-    for label in range(10):
-        loss = F.cross_entropy(logits, torch.full((4,), label)).item()
-        assert loss == pytest.approx(math.log(10), abs=0.2)
+    head = with_new_head(open_model("resnet18", num_classes=1000), 100, seed=0).model.fc
+    assert head.weight.std().item() == pytest.approx(0.01, rel=0.02)  # 51,200 normal numbers
+    assert not head.bias.any()
+    features = torch.rand(4, 512, generator=torch.Generator().manual_seed(0))
+    for label in range(100):
+        loss = F.cross_entropy(head(features), torch.full((4,), label)).item()
+        # A logit's deviation is 0.01 times the features' norm, √(512 / 3).
+        assert loss == pytest.approx(math.log(100), abs=0.04 * math.sqrt(512 / 3))
 
 
 def test_a_head_with_an_activation_behind_it_can_learn():
