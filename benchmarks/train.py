@@ -23,6 +23,7 @@ from stiffnet.data.augment import Augmentation
 from stiffnet.data.images import ImageSet, Preparation
 from stiffnet.data.order import epoch_batches
 from stiffnet.devices import make_fabric
+from stiffnet.network.open import open_model
 from stiffnet.train.build import make_trainee
 from stiffnet.train.loop import Lesson, train_epoch
 from stiffnet.train.recipe import Recipe
@@ -43,8 +44,9 @@ def images(count: int) -> ImageSet:
 
 def ours(recipe: Recipe, data: ImageSet) -> Callable[[], None]:
     """Return our training, an epoch of `data` a call."""
-    model = stiffnet.create_model(recipe.model, num_classes=10)
-    trainee = make_trainee(recipe, model, make_fabric(device="cpu"))
+    trainee = make_trainee(
+        recipe, open_model(recipe.model, num_classes=10), make_fabric(device="cpu")
+    )
     lesson = Lesson(task_of(recipe), data, data, PREPARATION, AUGMENTATION)
 
     def epoch() -> None:

@@ -21,6 +21,7 @@ RUNS = {
     "docs/measuring.md": "TNS 0, mean NSI [0. ",
     "docs/jobs.md": "run/folded TNS",
     "docs/weights.md": "{'prefix': 'model.'}",
+    "docs/finetuning.md": "the same bits: True",
     "docs/folding.md": "Folded(name='layer1.0.step_size', kind='asr:se', into=('layer1.0.bn2',))",
 }
 

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
         attached as attached,
         detach as detach,
     )
+    from stiffnet.network.attachment import attachment as attachment, reattach as reattach
+    from stiffnet.network.attachment_hosts import (
+        LightningAttachment as LightningAttachment,
+        from_pretrained as from_pretrained,
+    )
     from stiffnet.network.create import create_model as create_model
     from stiffnet.network.positions import (
         Position as Position,
@@ -58,6 +63,8 @@ _NAMES = {
     "fold.fold": ("fold",),
     "fold.result": ("FoldResult",),
     "network.attach": ("Attachment", "attach", "attached", "detach"),
+    "network.attachment": ("attachment", "reattach"),
+    "network.attachment_hosts": ("LightningAttachment", "from_pretrained"),
     "network.create": ("create_model",),
     "network.positions": ("Position", "register_positions"),
     "network.where": ("top_k",),

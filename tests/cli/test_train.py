@@ -160,11 +160,22 @@ def test_nothing_to_resume_is_said_as_it_is(capsys, tmp_path):
     assert os.listdir(tmp_path / "empty") == []
 
 
-def test_a_network_of_other_classes_is_refused(capsys, pictures):
+def test_a_network_of_other_classes_gets_a_new_head_and_a_module(capsys, pictures):
     command = ["train", "resnet20_cifar", "--data", "generated:40", *TINY, "--out", "first"]
     assert main(command) == 0
-    assert main(["train", "first/final", "--data", str(pictures), *TINY, "--out", "run"]) == 2
-    assert "was trained on other classes" in capsys.readouterr().err
+    small = ["--set", "epochs=1", "--set", "image_size=8"]
+    tune = ["--attention", "asr:se", "--recipe", "finetune", "--data", str(pictures), *small]
+    assert main(["train", "first/final", *tune, "--out", "run"]) == 0
+    assert "first/final has another number of outputs" in capsys.readouterr().err
+    assert main(["fold", "run"]) == 0
+    weights = ["--weights", "first/final/weights.safetensors"]
+    assert main(["train", "resnet20_cifar", *weights, *tune, "--out", "named"]) == 0
+    assert "weights.safetensors has another number of outputs" in capsys.readouterr().err
+    random = ["train", "resnet20_cifar", *tune, "--set", "weights=", "--out", "random"]
+    assert main(random) == 2
+    assert "starts with random weights. Give trained ones" in capsys.readouterr().err
+    assert main(["train", "first/final", "--weights", "pretrained", *tune, "--out", "no"]) == 2
+    assert "has weights of its own" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,14 @@ def recipes(draw):
         "model": draw(TEXT),
         "attention": draw(TEXT),
         "data": draw(TEXT),
+        "train_images": draw(st.integers(0, 2**63 - 1)),
         "weights": draw(st.just("") | TEXT),
         "seed": draw(st.integers(0, 2**63 - 1)),
         "epochs": epochs,
         "batch_size": draw(st.integers(1, 1_000_000)),
         "image_size": draw(st.integers(0, 10_000)),
         "learning_rate": draw(st.floats(0, 1e6, exclude_min=True)),
+        "backbone_rate": draw(st.floats(0, 1, exclude_min=True)),
         "weight_decay": draw(LARGE),
         "decay": draw(st.sampled_from(["all", "weights"])),
         "label_smoothing": draw(UNIT),
@@ -57,7 +59,7 @@ def _schedule(draw, epochs):
     warmup = draw(st.integers(0, min(epochs - 1, 9)))
     first = max(warmup, 1)
     if schedule != "multistep" or first >= epochs:
-        return {"schedule": "cosine", "warmup_epochs": warmup}
+        return {"schedule": "cosine", **draw(_warmup(warmup))}
     milestones = draw(st.sets(st.integers(first, epochs - 1), min_size=1, max_size=8))
     gamma = draw(st.floats(0, 1, exclude_min=True, exclude_max=True))
     return {
@@ -66,6 +68,11 @@ def _schedule(draw, epochs):
         "gamma": gamma,
         "warmup_epochs": warmup,
     }
+
+
+@st.composite
+def _warmup(draw, epochs):
+    return {"warmup_epochs": epochs} if epochs else {"warmup_share": draw(UNIT)}
 
 
 @st.composite

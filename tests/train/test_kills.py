@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train.checkpoint import (
     State,
@@ -149,6 +151,27 @@ def test_a_kill_before_any_call_that_changes_the_disk_is_survived(tmp_path, undi
         assert kept_stream([life, finish(EVERYTHING, out)]) == stream, calls[number - 1]
         assert outcome(out) == expected, calls[number - 1]
     tell({"calls that change the disk": len(calls), "killed before": len(chosen)})
+
+
+def test_a_fine_tuning_that_is_killed_ends_with_the_same_bits_without_its_weights_file(tmp_path):
+    file = tmp_path / "weights.safetensors"
+    save_file(create_model("resnet20_cifar", num_classes=7, seed=9).state_dict(), file)
+    recipe = replace(
+        RECIPES["adamw"],
+        weights=str(file),
+        attention="asr:se",
+        backbone_rate=0.3,
+        warmup_share=0.4,
+        train_images=30,
+    )
+    finish(recipe, tmp_path / "whole")
+    expected = outcome(tmp_path / "whole")
+    out = tmp_path / "run"
+    assert begin(recipe, out, "--save-every", 1, at={3: faults.die}).end() == -9
+    file.unlink()
+    life = finish(recipe, out, "--save-every", 1)
+    assert life.first_step == 2
+    assert outcome(out) == expected
 
 
 def checkpoint_of(step: int) -> tuple[Tensors, State]:

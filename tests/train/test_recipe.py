@@ -19,6 +19,7 @@ OTHER = {  # of each field another value, and what it needs beside it
     "model": ("resnet56_cifar", {}),
     "attention": ("se", {}),
     "data": ("cifar10", {}),
+    "train_images": (100, {}),
     "weights": ("pretrained", {}),
     "seed": (1, {}),
     "epochs": (165, {}),
@@ -27,6 +28,7 @@ OTHER = {  # of each field another value, and what it needs beside it
     "skip_bad_images": (True, {}),
     "optimizer": ("adamw", {}),
     "learning_rate": (0.2, {}),
+    "backbone_rate": (0.1, {}),
     "momentum": (0.8, {}),
     "nesterov": (True, {}),
     "weight_decay": (5e-4, {}),
@@ -35,6 +37,7 @@ OTHER = {  # of each field another value, and what it needs beside it
     "milestones": ((81, 123), MULTISTEP),
     "gamma": (0.2, MULTISTEP),
     "warmup_epochs": (1, {}),
+    "warmup_share": (0.1, {}),
     "label_smoothing": (0.1, {}),
     "clip_norm": (1.0, {}),
     "ema_decay": (0.9, {}),
@@ -203,6 +206,19 @@ def test_what_has_a_meaning_is_taken(fine):
             "`milestones` has 101 entries; at most 100 are read. Use the 'cosine'",
         ),
         ({"warmup_epochs": 164}, "`warmup_epochs` is 164, but `epochs` is 164.*Lower"),
+        (
+            {"warmup_epochs": 2, "warmup_share": 0.1},
+            "`warmup_epochs` is 2 and `warmup_share` is 0.1, .* Set one of them to 0",
+        ),
+        (
+            {"warmup_share": 0.1, "schedule": "onecycle"},
+            "`warmup_share` is 0.1, but `schedule` is 'onecycle'.*to 0",
+        ),
+        (
+            {**MULTISTEP, "warmup_share": 0.5},
+            "`warmup_share` is 0.5, but the rate falls at epoch 81 already. Lower",
+        ),
+        ({"backbone_rate": 0}, "`backbone_rate` is 0; it must be a number above 0 and at most 1"),
         (
             {"warmup_epochs": 1, "schedule": "onecycle"},
             "`warmup_epochs` is 1, but `schedule` is 'onecycle'.*to 0",

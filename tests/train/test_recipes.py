@@ -85,8 +85,9 @@ def test_each_recipe_says_what_images_it_is_for():
 
 def test_what_no_table_prints_is_left_at_its_default():
     kept = (
-        "seed", "attention", "nesterov", "decay", "warmup_epochs", "label_smoothing", "clip_norm",
-        "ema_decay", "precision", "channels_last", "padding", "flip", "crop_scale", "noise",
+        "seed", "attention", "nesterov", "decay", "warmup_epochs", "warmup_share", "backbone_rate",
+        "train_images", "label_smoothing", "clip_norm", "ema_decay", "precision",
+        "channels_last", "padding", "flip", "crop_scale", "noise",
     )  # fmt: skip
     for name in PRINTED:
         recipe = RECIPES[name].value
@@ -107,8 +108,16 @@ def test_the_quick_one_and_its_trial():
     assert RECIPES["smoke"].value == replace(RECIPES["quick"].value, epochs=1)
 
 
+def test_fine_tuning_starts_from_published_weights_and_spares_them():
+    recipe = RECIPES["finetune"].value
+    assert recipe.weights == "pretrained"
+    assert 0 < recipe.backbone_rate < 1
+    assert recipe.warmup_share > 0
+    assert recipe.schedule == "cosine"
+
+
 def test_names_are_short_and_summaries_name_the_table():
-    assert len(RECIPES) == len(PRINTED) + len(ASR_TABLE_10) + 2
+    assert len(RECIPES) == len(PRINTED) + len(ASR_TABLE_10) + 3
     for entry in RECIPES:
         assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", entry.name)
         assert re.match(r"ours|(StepNet Table 6|ASR Table 1[01]): \S", entry.summary)

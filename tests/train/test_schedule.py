@@ -65,6 +65,20 @@ def test_warm_up_rises_in_equal_parts_to_where_the_schedule_begins(settings):
     assert found[steps] == pytest.approx(0.3)
 
 
+def test_a_share_of_the_run_warms_up_as_that_many_epochs_do():
+    shared = rates(schedule="cosine", warmup_share=0.25)
+    assert shared == rates(schedule="cosine", warmup_epochs=EPOCHS // 4)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.999])
+def test_however_short_a_run_is_its_warm_up_ends_before_it(share):
+    for steps in (1, 2, 3, 10):
+        recipe = Recipe(epochs=1, schedule="cosine", learning_rate=0.5, warmup_share=share)
+        found = [learning_rate(recipe, step, steps) for step in range(steps)]
+        assert max(found) == 0.5
+        assert min(found) > 0
+
+
 def test_every_rate_is_positive_and_at_most_the_peak():
     schedules = ("constant", "cosine", "onecycle")
     for schedule, per_epoch, epochs in itertools.product(schedules, (1, 2, 9), (1, 2, 3, 50)):

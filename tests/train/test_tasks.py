@@ -12,6 +12,7 @@ from stiffnet.data.images import Batches, ImageSet
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError, UnknownNameError
 from stiffnet.network.model_folder import read_folder
 from stiffnet.train import build
+from stiffnet.train.initial import initial_network
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run import run
@@ -146,12 +147,16 @@ def test_a_checkpoint_of_another_task_is_not_gone_on_with(shades, tmp_path, monk
         run(RECIPE, tmp_path / "run", resume=True)
 
 
-def test_a_network_without_the_outputs_is_refused(shades, tmp_path):
+def test_a_network_without_the_outputs_gets_them_or_is_refused(shades, tmp_path):
     run(replace(RECIPE, epochs=1), tmp_path / "run")
     monochrome = type("Monochrome", (Shade,), {"outputs": lambda self, data: 1})
-    register_task("shade", monochrome)
+    task, data = monochrome(RECIPE), pictures(10, 1)
+    recipe = replace(RECIPE, model=str(tmp_path / "run/final"))
+    loaded, [note] = initial_network(recipe, task.outputs(data), ())
+    assert "another number of outputs than the 1 that are needed" in note
+    task.check(loaded, data, loaded.model(torch.zeros(2, 3, 8, 8)))
     with pytest.raises(CheckpointError, match="does not have the 1 outputs that 'shade' needs"):
-        run(replace(RECIPE, model=str(tmp_path / "run/final")), tmp_path / "more")
+        task.check(loaded, data, torch.zeros(2, 1, 8, 8))
 
 
 def test_a_recipe_says_its_task_and_nothing_that_the_task_does_not_use():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Device, Where, Workers, choice, number
+from stiffnet.cli.options import Device, Weights, Where, Workers, choice, number
 from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def train(
         str,
         typer.Option(metavar="NAME|FILE", help="A name from `stiffnet list recipes`, or a file."),
     ] = "",
+    weights: Weights = "",
     attention: Annotated[
         str,
         typer.Option(
@@ -101,6 +102,7 @@ def train(
         data or None,
         recipe=recipe or None,
         settings=_pairs(settings),
+        weights=weights or None,
         attention=attention or None,
         seed=seed,
         skip_bad_images=skip_bad_images,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.jobs.places import file_name
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.model_names import is_model_name
+from stiffnet.network.pretrained import PRETRAINED
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run import HERE, Audience, Machinery, Result, run
@@ -32,6 +34,7 @@ def train(
     *,
     recipe: Spec | None = None,
     settings: Mapping[str, object] | None = None,
+    weights: Spec | None = None,
     attention: str | None = None,
     seed: int | None = None,
     skip_bad_images: bool = False,
@@ -51,6 +54,8 @@ def train(
         recipe: A name from `stiffnet list recipes`, or a file; None for ``quick``, or for the run's
             own when it is resumed.
         settings: Fields of the recipe to change; text is read as the field's type.
+        weights: To start from: ``pretrained``, or a weights file; None for the recipe's own, or
+            for those of a model folder.
         attention: A module for every step.
         seed: Random seed for the weights, the order of the images and their augmentation.
         skip_bad_images: Leave out image files that cannot be read.
@@ -73,6 +78,7 @@ def train(
     known = {
         "model": _text(model),
         "data": _text(data),
+        "weights": _text(weights),
         "attention": attention,
         "seed": seed,
         "skip_bad_images": skip_bad_images or None,
@@ -87,6 +93,8 @@ def train(
             "No network was given. Write its name, as in `stiffnet train resnet20_cifar`."
         )
     wanted = build_recipe(recipe or "quick", settings, **known)
+    if wanted.weights == PRETRAINED and weights is None and not is_model_name(wanted.model):
+        wanted = replace(wanted, weights="")  # a model folder has its own, whatever a recipe says
     name = f"{file_name(wanted.model)}-{wanted.fingerprint}"
     folder = Path("runs", name) if out is None else Path(out)
     with followed(watcher, wanted, folder, trackers) as audience:

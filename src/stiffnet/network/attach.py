@@ -4,6 +4,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import NoStepsError, StepError, UnknownNameError
 from stiffnet.network.attach_proof import Wish, prove
 from stiffnet.network.example import example_for
+from stiffnet.network.gate_memory import Memory, next_call, remember, spelled
 from stiffnet.network.gate_places import Socket, position_sockets, refusal, step_sockets
 from stiffnet.network.gated_block import Gated, gates_of, keep_in_python, put, take_out
 from stiffnet.network.method_source import Unreadable
@@ -96,6 +98,8 @@ def attach(
     """
     _refuse_wrapped(model, "attach to")
     check_known("start", start, STARTS)
+    name, given = spelled(module, options)
+    told = partial(Memory, next_call(model), name, given, start)
     maker, options = _maker(module, options)
     args, kwargs = as_arguments(example_for(model) if example is None else example)
     args, kwargs = resized(args, SAMPLES), resized(kwargs, SAMPLES)
@@ -103,13 +107,18 @@ def attach(
     if getattr(maker, "replaces_norm", False):
         steps = [] if named else _steps(model, args, kwargs, needed=callable(where))
         make = _norm_maker(maker, start, options)
+        before = set(replaced_norms(model))
         replace_norms(model, steps, make, args, kwargs, where)
+        for path in set(replaced_norms(model)) - before:
+            remember(model.get_submodule(path), told(path, path))
         return model
     if named:
         sockets, results = position_sockets(model, named, args, kwargs, where)
     else:
         sockets, results = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
     gates = _gates(model, sockets, maker, start, options)
+    for socket, gate in zip(sockets, gates, strict=True):
+        remember(gate, told(socket.name, socket.block))
     wishes = [socket.wish(gate) for socket, gate in zip(sockets, gates, strict=True)]
     plans = _proved(model, sockets, wishes, args, kwargs, results)
     classes = {path: type(model.get_submodule(path)) for path in plans}

@@ -5,20 +5,23 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from msgspec import Struct, structs
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.folder import ImageFolder
-from stiffnet.errors import CheckpointError, RecipeError
-from stiffnet.network.attention_text import NONE
+from stiffnet.data.subset import subset
+from stiffnet.errors import CheckpointError, CorruptFileError, RecipeError
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.network.model_names import is_model_name
+from stiffnet.network.model_folder import Fact, ModelFolder
 from stiffnet.network.open import open_model
+from stiffnet.schema import fitted
 from stiffnet.train.average import Average
 from stiffnet.train.checkpoint import About
 from stiffnet.train.groups import parameter_groups
+from stiffnet.train.initial import fast_parameters, initial_network
 from stiffnet.train.loop import Lesson, Trainee
 from stiffnet.train.noise import add_batch_noise, add_noise
 from stiffnet.train.ranks import is_sharded
@@ -30,10 +33,35 @@ from stiffnet.trajectory.wrappers import plain_run
 from stiffnet.words import first_line
 
 
+class _Options(Struct, forbid_unknown_fields=True):
+    """What the manifest of a checkpoint says about how its network is built."""
+
+    num_classes: int | None = None
+    in_chans: int | None = None
+    image_size: int | None = None
+    attention: str | None = None
+
+
 def open_subject(
-    recipe: Recipe, task: Task, *, workers: int = 0, command: str = ""
-) -> tuple[Lesson, LoadedModel, About]:
+    recipe: Recipe,
+    task: Task,
+    *,
+    began: ModelFolder | None = None,
+    workers: int = 0,
+    command: str = "",
+) -> tuple[Lesson, LoadedModel, About, list[str]]:
     """Open the data and the network of a recipe, and see that they belong together.
+
+    Args:
+        recipe: Names them.
+        task: What is learnt.
+        began: A checkpoint of the run, if it has one. The network is built as that says, so that
+            what the run started from is not needed any more, and its weights are still to come.
+        workers: Processes that decode image files.
+        command: What the user typed, for the record.
+
+    Returns:
+        The data, the network, what the run says about itself, and sentences on the network.
 
     Raises:
         DataError: If the data cannot be used.
@@ -41,40 +69,48 @@ def open_subject(
         RecipeError: If the recipe asks for what there is not.
     """
     train, test = open_splits(recipe.data)
-    attention = None if recipe.attention == NONE else recipe.attention
-    named = is_model_name(recipe.model)
-    if attention and not named:
-        raise RecipeError(
-            f"{recipe.model} has the attention that it was trained with, and `attention` is "
-            f"{attention!r}. Leave it out, or name the network."
-        )
-    loaded = open_model(
-        recipe.model,
-        weights=recipe.weights or None,
-        num_classes=task.outputs(train) if named else None,
-        image_size=recipe.image_size or None,
-        attention=attention,
-        seed=recipe.seed,
-    )
-    if loaded.changes:
-        raise CheckpointError(
-            f"{recipe.model} is a deployed network, whose norms or branches were merged. Train the "
-            "network that it was folded from."
-        )
-    task.check(loaded, train, _tried_out(loaded))
+    if recipe.train_images:
+        train = subset(train, recipe.train_images)  # type: ignore[type-var]  # it is one of them
+    notes: list[str] = []
+    if began is not None:
+        loaded = _rebuilt(began)
+    else:
+        loaded, notes = initial_network(recipe, task.outputs(train), task.classes(train))
+        if loaded.changes:
+            raise CheckpointError(
+                f"{recipe.model} is a deployed network, whose norms or branches were merged. Train "
+                "the network that it was folded from."
+            )
+        task.check(loaded, train, _tried_out(loaded))
     augmentation = Augmentation(
         crop=recipe.crop, padding=recipe.padding, flip=recipe.flip, scale=recipe.crop_scale
     )
     lesson = Lesson(task, train, test, loaded.preparation, augmentation, workers)
+    made_by: dict[str, Fact] = {"command": command, "data": train.name, "seed": recipe.seed}
+    if recipe.weights:
+        made_by["started_from"] = recipe.weights
     about = About(
         name=loaded.name,
         options={**loaded.options, "num_classes": task.outputs(train)},
         classes=task.classes(train),
         preparation=loaded.preparation,
         recipe=to_toml(recipe),
-        made_by={"command": command, "data": train.name, "seed": recipe.seed},
+        made_by=made_by,
     )
-    return lesson, loaded, about
+    return lesson, loaded, about, notes
+
+
+def _rebuilt(began: ModelFolder) -> LoadedModel:
+    """Build the network of a checkpoint, without its weights."""
+    try:
+        options = fitted(dict(began.options), _Options)
+    except ValueError as error:
+        raise CorruptFileError(
+            f"{began.path} was written with options that this version does not know: {error}. Use "
+            "the version that wrote it, or start over in another folder."
+        ) from error
+    loaded = open_model(began.name, **structs.asdict(options))
+    return replace(loaded, preparation=began.preparation)
 
 
 def without_bad_images(lesson: Lesson) -> tuple[Lesson, list[str]]:
@@ -96,8 +132,10 @@ def without_bad_images(lesson: Lesson) -> tuple[Lesson, list[str]]:
     return replace(lesson, train=kept[0], test=kept[1]), faults
 
 
-def make_trainee(recipe: Recipe, network: nn.Module, fabric: Fabric) -> Trainee:
+def make_trainee(recipe: Recipe, loaded: LoadedModel, fabric: Fabric) -> Trainee:
     """Put a network in training: its norms, its optimizer, its average, its devices."""
+    network = loaded.model
+    fast = fast_parameters(loaded) if recipe.backbone_rate != 1 else set()
     if recipe.channels_last:
         network = network.to(memory_format=torch.channels_last)
     if recipe.batch_noise:
@@ -117,13 +155,15 @@ def make_trainee(recipe: Recipe, network: nn.Module, fabric: Fabric) -> Trainee:
             "one. Leave one of the two out."
         )
     wrapped = fabric.setup_module(network)
-    optimizer = fabric.setup_optimizers(_optimizer(recipe, network))
+    optimizer = fabric.setup_optimizers(_optimizer(recipe, network, fast))
     average = Average(network, recipe.ema_decay) if recipe.ema_decay else None
     return Trainee(fabric, network, wrapped, optimizer, average)
 
 
-def _optimizer(recipe: Recipe, network: nn.Module) -> Optimizer:
-    groups = parameter_groups(network, recipe.weight_decay, recipe.decay)
+def _optimizer(recipe: Recipe, network: nn.Module, fast: set[str]) -> Optimizer:
+    groups = parameter_groups(
+        network, recipe.weight_decay, recipe.decay, fast=fast, slow_rate=recipe.backbone_rate
+    )
     if recipe.optimizer == "adamw":
         return AdamW(groups, lr=recipe.learning_rate)
     return SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.nesterov)

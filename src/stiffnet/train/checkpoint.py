@@ -25,6 +25,7 @@ from stiffnet.network.model_folder import (
     MANIFEST,
     WEIGHTS,
     Fact,
+    ModelFolder,
     read_parts,
     stored_tensors,
     write_folder,
@@ -67,10 +68,15 @@ class Tensors:
 class Checkpoint:
     """What was read from a checkpoint, and verified while it was."""
 
-    path: Path
+    folder: ModelFolder
     tensors: Tensors
     state: State
     identity: Identity
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder.path
 
 
 def write_checkpoint(folder: Path, about: About, tensors: Tensors, state: State) -> Path:
@@ -161,7 +167,7 @@ def _is_taken(path: Path) -> bool:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Verify a checkpoint and return what it holds; each part is read once."""
-    _, parts = read_parts(path)
+    folder, parts = read_parts(path)
     missing = {OPTIMIZER, STATE, RECIPE, RUN} - set(parts)
     if missing:
         raise CheckpointError(
@@ -182,7 +188,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         _unpacked(path / name, parts.pop(name)) if name in parts else {}  # gone once unpacked
         for name in (WEIGHTS, OPTIMIZER, AVERAGE)
     )
-    return Checkpoint(path, Tensors(*tensors), state, identity)
+    return Checkpoint(folder, Tensors(*tensors), state, identity)
 
 
 def strange_state(path: Path, error: ValueError) -> CorruptFileError:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch.optim.swa_utils import update_bn
 from stiffnet.attention.asr import ConstantGate, asr
 from stiffnet.errors import DataError, StepError
 from stiffnet.network.attach import attached
+from stiffnet.network.gate_memory import memory_of, remember, spelled
 from stiffnet.network.step_sizes import choosers, step_sizes
 
 
@@ -52,11 +54,13 @@ def freeze_attention(
         _refuse_one_pass(loader)
     means = _means(model, loader)
     made = copy.deepcopy(model).eval()
+    maker = asr("vector", init=1.0, learnable=False)
     for step, gate in choosers(made).items():
-        constant = asr("vector", init=1.0, learnable=False)(
-            gate.channels, channel_axis=gate.channel_axis
-        )
+        constant = maker(gate.channels, channel_axis=gate.channel_axis)
         constant.psi.copy_(means[step][None])
+        if memory := memory_of(gate):
+            name, options = spelled(maker, {})
+            remember(constant, replace(memory, module=name, options=options, start="paper"))
         like = next(made.parameters())
         path = next(path for path, module in made.named_modules() if module is gate)
         block, _, child = path.rpartition(".")

@@ -137,7 +137,7 @@ def _step(
     torch.manual_seed(((recipe.seed * 1_000_003 + step) * 4_099 + fabric.global_rank) % 2**63)
     set_step(trainee.network, step)
     for group in trainee.optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["lr_scale"]
     network = _as_the_task_sees_it(trainee.wrapped, fabric)
     judged = task.judge(network, _placed(batch, fabric, recipe), training=True)
     trainee.optimizer.zero_grad(set_to_none=True)

@@ -49,6 +49,7 @@ class Recipe:
         model: Name of the network, or a model folder of ours.
         attention: Module that chooses the step sizes, or ``none``.
         data: What `stiffnet.data.open_data` opens.
+        train_images: How many of the training images are used, evenly chosen; 0 for all.
         weights: To start from: nothing for random ones, ``pretrained``, or a file.
         seed: Of the weights, the order, the crops and the noise.
         epochs: Passes over the training images.
@@ -58,6 +59,8 @@ class Recipe:
             one, instead of ending the run.
         optimizer: What turns gradients into steps.
         learning_rate: The largest of the schedule.
+        backbone_rate: What share of it trained weights get that are trained on; the head and
+            attached modules get all of it.
         momentum: Of ``sgd``.
         nesterov: Whether ``sgd`` looks ahead.
         weight_decay: How strongly parameters are drawn to zero.
@@ -67,6 +70,7 @@ class Recipe:
         milestones: Of ``multistep``: epochs after which the rate is multiplied by `gamma`.
         gamma: Of ``multistep``.
         warmup_epochs: Epochs over which the rate rises to `learning_rate`.
+        warmup_share: The same as a share of the whole run, in place of `warmup_epochs`.
         label_smoothing: Share of the target that is spread over all classes.
         clip_norm: Largest norm of the gradient; 0 for any.
         ema_decay: Of the running average of the weights; 0 for none.
@@ -87,6 +91,7 @@ class Recipe:
     model: Name = "resnet20_cifar"
     attention: Name = "none"
     data: Name = "digits"
+    train_images: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     weights: Text = ""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     epochs: Annotated[int, Meta(ge=1, le=MILLION)] = 164
@@ -95,6 +100,7 @@ class Recipe:
     skip_bad_images: bool = False
     optimizer: Optimizer = "sgd"
     learning_rate: Annotated[float, Meta(gt=0, le=MILLION)] = 0.1
+    backbone_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
     momentum: Share = 0.9
     nesterov: bool = False
     weight_decay: Amount = 1e-4
@@ -103,6 +109,7 @@ class Recipe:
     milestones: tuple[int, ...] = ()
     gamma: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     warmup_epochs: Annotated[int, Meta(ge=0, le=MILLION)] = 0
+    warmup_share: Share = 0.0
     label_smoothing: Share = 0.0
     clip_norm: Amount = 0.0
     ema_decay: Share = 0.0
@@ -129,8 +136,9 @@ class Recipe:
     def fingerprint(self) -> str:
         """Short name of this recipe, the same on every machine and wherever the data lie."""
         facts = asdict(place_free(self))
-        if self.task == CLASSIFY:  # which recipes of the first version did not have to say
-            del facts["task"]
+        for name in LATER:
+            if facts[name] == DEFAULTS[name]:
+                del facts[name]
         canonical = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -138,6 +146,7 @@ class Recipe:
 KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
+LATER = ("task", "train_images", "backbone_rate", "warmup_share")  # not in the first recipes
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),
@@ -259,7 +268,8 @@ def _optimizer(recipe: Recipe) -> Iterator[str]:
 
 
 def _schedule(recipe: Recipe) -> Iterator[str]:
-    epochs, milestones, warmup = recipe.epochs, recipe.milestones, recipe.warmup_epochs
+    epochs, milestones = recipe.epochs, recipe.milestones
+    warmup, share = recipe.warmup_epochs, recipe.warmup_share
     if recipe.schedule == "multistep" and not milestones:
         yield (
             "`milestones` is empty, but `schedule` is 'multistep', which needs them. Name the "
@@ -286,16 +296,23 @@ def _schedule(recipe: Recipe) -> Iterator[str]:
             f"`warmup_epochs` is {warmup}, but `epochs` is {epochs}, so the learning rate would "
             "never reach its value. Lower `warmup_epochs`, or raise `epochs`."
         )
-    if warmup and recipe.schedule == "onecycle":
+    if warmup and share:
         yield (
-            f"`warmup_epochs` is {warmup}, but `schedule` is 'onecycle', which rises by itself. "
-            "Set `warmup_epochs` to 0, or `schedule` to 'cosine'."
+            f"`warmup_epochs` is {warmup} and `warmup_share` is {share}, which say the same in two "
+            "ways. Set one of them to 0."
         )
-    if milestones and warmup > milestones[0]:
-        yield (
-            f"`warmup_epochs` is {warmup}, but the rate falls at epoch {milestones[0]} already. "
-            "Lower `warmup_epochs`, or move `milestones`."
-        )
+    for name, epoch in (("warmup_epochs", warmup), ("warmup_share", share * epochs)):
+        value = getattr(recipe, name)
+        if value and recipe.schedule == "onecycle":
+            yield (
+                f"`{name}` is {value}, but `schedule` is 'onecycle', which rises by itself. "
+                f"Set `{name}` to 0, or `schedule` to 'cosine'."
+            )
+        if milestones and epoch > milestones[0]:
+            yield (
+                f"`{name}` is {value}, but the rate falls at epoch {milestones[0]} already. "
+                f"Lower `{name}`, or move `milestones`."
+            )
 
 
 def _crop(recipe: Recipe) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The recipes by name: every row of the papers' tables of settings, and two short ones.
+"""The recipes by name: every row of the papers' tables of settings, and three of ours.
 
 What a table does not print stays at the default of `Recipe`, so there is no warm-up, no label
 smoothing and no Nesterov momentum in them. Four readings are ours:
@@ -43,6 +43,24 @@ _QUICK = Recipe(
     channels_last=True,
 )
 
+_FINETUNE = Recipe(
+    model="resnet50",
+    weights="pretrained",
+    data="folder",
+    epochs=5,
+    batch_size=64,
+    optimizer="adamw",
+    learning_rate=1e-3,
+    backbone_rate=0.3,
+    weight_decay=0.05,
+    decay="weights",
+    schedule="cosine",
+    warmup_share=0.1,
+    crop="resized",
+    crop_scale=(0.5, 1.0),
+    channels_last=True,
+)
+
 _TABLE_10 = {
     "resnet83": (replace(_HE, model="resnet83_cifar"), "ResNet-83"),
     "resnet164": (replace(_HE, model="resnet164_cifar"), "ResNet-164"),
@@ -66,6 +84,11 @@ RECIPES: Registry[Recipe] = Registry(
     [
         Entry("quick", _QUICK, "ours: one cycle of 10 epochs, for CPUs"),
         Entry("smoke", replace(_QUICK, epochs=1), "ours: `quick` in 1 epoch, for trials"),
+        Entry(
+            "finetune",
+            _FINETUNE,
+            "ours: 5 epochs from trained weights, which learn at 0.3 of the rate of the rest",
+        ),
         Entry(
             "stepnet-resnet164",
             replace(_HE, model="preresnet164_cifar"),

@@ -159,19 +159,24 @@ def run(
             audience.note(text)
         if found.finished is not None:
             return Result(folder, found.finished, fabric.global_rank, task)
-        lesson, loaded, about = open_subject(
-            recipe, task, workers=machinery.workers, command=command
+        checkpoint = None
+        if found.checkpoint is not None:
+            checkpoint = read.pop() if read else read_checkpoint(found.checkpoint)
+        lesson, loaded, about, notes = open_subject(
+            recipe,
+            task,
+            began=None if checkpoint is None else checkpoint.folder,
+            workers=machinery.workers,
+            command=command,
         )
-        if "renamed" in loaded.made_by:
-            names = loaded.made_by["renamed"]
-            audience.note(f"names in the weights file were changed to fit: {names}.")
+        for text in notes:
+            audience.note(text)
         lesson = _looked_through(lesson, loaded.model, fabric, recipe, machinery, audience)
         about = replace(about, identity=same_on_all_ranks(fabric, lesson))
-        trainee = make_trainee(recipe, loaded.model, fabric)
-        if found.checkpoint is None:  # only now, so that what could not begin leaves nothing
+        trainee = make_trainee(recipe, loaded, fabric)
+        if checkpoint is None:  # only now, so that what could not begin leaves nothing
             first_decides(fabric, lambda: begin(folder, about, again=again))
         else:
-            checkpoint = read.pop() if read else read_checkpoint(found.checkpoint)
             about = go_on(trainee, lesson, recipe, about, checkpoint)
             del checkpoint  # its tensors are in the network now
             history = trainee.state.history

@@ -19,7 +19,7 @@ def learning_rate(recipe: Recipe, step: int, per_epoch: int) -> float:
         per_epoch: Steps in an epoch.
     """
     peak, total = recipe.learning_rate, recipe.epochs * per_epoch
-    warmup = recipe.warmup_epochs * per_epoch
+    warmup = recipe.warmup_epochs * per_epoch + int(recipe.warmup_share * total)  # one is 0
     if step < warmup:
         return peak * (step + 1) / warmup
     if recipe.schedule == "multistep":

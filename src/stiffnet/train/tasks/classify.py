@@ -11,7 +11,6 @@ from stiffnet.data.images import ImageSet
 from stiffnet.errors import CheckpointError
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.train.tasks.base import Judged, Network, Row, Task
-from stiffnet.words import few
 
 
 class Classify(Task):
@@ -39,8 +38,7 @@ class Classify(Task):
         return Judged(len(labels), loss, {"top1": first[:, 0].sum(), "top5": first.sum()})
 
     def check(self, loaded: LoadedModel, data: ImageSet | ImageFolder, output: Any) -> None:
-        """See that the network knows the classes of the data, in their order."""
-        _check_classes(loaded, data.classes)
+        """See that the network has a logit for each class of the data."""
         if (width := logits_of(output).shape[1]) != len(data.classes):
             raise CheckpointError(
                 f"{loaded.name} has {width} outputs, and {data.name} has {len(data.classes)} "
@@ -75,20 +73,3 @@ def logits_of(output: Any) -> Tensor:
         output = output[0]
     assert isinstance(output, Tensor)
     return output
-
-
-def _check_classes(loaded: LoadedModel, classes: tuple[str, ...]) -> None:
-    if not loaded.classes or loaded.classes == classes:
-        return
-    if sorted(loaded.classes) == sorted(classes):
-        raise CheckpointError(
-            f"{loaded.name} knows the same classes as the data, in another order: "
-            f"{few(loaded.classes, 4)} there, {few(classes, 4)} here. Start from a network "
-            "by its name."
-        )
-    lacking = [name for name in classes if name not in loaded.classes]
-    adding = [name for name in loaded.classes if name not in classes]
-    raise CheckpointError(
-        f"{loaded.name} was trained on other classes than the data have: it does not know "
-        f"{few(lacking, 4)}, and the data lack {few(adding, 4)}. Start from a network by its name."
-    )

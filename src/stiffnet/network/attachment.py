@@ -1,0 +1,188 @@
+"""What is attached to a network, written down as JSON, and attached again to a fresh one."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal
+
+import torch
+from msgspec import Struct, to_builtins
+from torch import nn
+
+from stiffnet.errors import CheckpointError, CorruptFileError, StepError, StiffnetError
+from stiffnet.network.attach import attach, attached, detach
+from stiffnet.network.gate_memory import Memory, memory_of
+from stiffnet.schema import fitted
+from stiffnet.sealed import RESULT, sealed
+
+FORMAT: Literal["stiffnet attachment, version 1"] = "stiffnet attachment, version 1"
+KEY = "stiffnet_attachment"  # in a configuration or a checkpoint of others
+
+Record = dict[str, Any]
+
+
+class _Modules(Struct, forbid_unknown_fields=True):
+    """What one call of `attach` did."""
+
+    inside: str  # path of the network that it was called with
+    module: str
+    options: dict[str, Any]
+    start: str
+    at: list[str]  # steps, positions or norms
+    names: list[str]  # paths of the modules
+    parameters: int
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    format: Literal["stiffnet attachment, version 1"]
+    modules: list[_Modules]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A module in a network, and how it came there."""
+
+    inside: str
+    memory: Memory
+    name: str
+    parameters: int
+
+
+def attachment(model: nn.Module) -> Record:
+    """Write down what is attached to a network, to be kept beside its state dict.
+
+    It says which modules sit where and with which options, not what they have learnt: that is in
+    the state dict. `reattach` puts them into a fresh network of the same class, which the state
+    dict then fits. The network may hold the one that modules were attached to, as a training
+    script's own module does.
+
+    Returns:
+        Plain values that JSON and `torch.save` take, with a checksum.
+
+    Raises:
+        StepError: If nothing is attached, or a module or an option cannot be written down.
+
+    Example:
+        >>> import timm
+        >>> model = attach(timm.create_model("resnet18"), "se", reduction=8, where="layer4.*")
+        >>> attachment(model)["modules"][0]["at"]
+        ['layer4.0', 'layer4.1']
+    """
+    found = sorted(_found(model), key=lambda each: (each.inside, each.memory.call))
+    if not found:
+        raise StepError(
+            f"Nothing is attached to {type(model).__name__}, so there is nothing to write down. "
+            "Attach a module first, with `stiffnet.attach`."
+        )
+    calls = [list(call) for _, call in groupby(found, lambda x: (x.inside, x.memory.call))]
+    content = to_builtins(_File(FORMAT, [_written(call) for call in calls]))
+    record: Record = json.loads(sealed(content))
+    return record
+
+
+def reattach(model: nn.Module, record: Mapping[str, Any], *, example: Any = None) -> nn.Module:
+    """Attach what `attachment` wrote down to a fresh network, all of it or nothing.
+
+    Load the state dict afterwards, with ``strict=True``. A network that has these very modules
+    already stays as it is.
+
+    Args:
+        model: A network of the same class as the one that was written down.
+        record: What `attachment` returned.
+        example: One batch, as for `attach`. Made up where it is not given.
+
+    Returns:
+        The model itself.
+
+    Raises:
+        CorruptFileError: If the record was changed, or is none.
+        CheckpointError: If the network cannot take what it says, or has other modules already.
+    """
+    said = _opened(record)
+    if attached(model):
+        if attachment(model) == dict(record):
+            return model
+        raise CheckpointError(
+            f"{type(model).__name__} has other modules attached than the attachment lists. Give a "
+            "network without any, or `stiffnet.detach` them first."
+        )
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for call in said.modules:
+                options = {"start": call.start, "example": example, **call.options}
+                attach(model.get_submodule(call.inside), call.module, where=call.at, **options)
+        if attachment(model) != dict(record):
+            raise StepError("the modules came to sit elsewhere, or have other parameters")
+    except (StiffnetError, AttributeError, TypeError) as error:
+        for inside in {call.inside for call in said.modules}:
+            _undo(model, inside)
+        raise CheckpointError(
+            f"What was attached cannot be attached to this {type(model).__name__} again: "
+            f"{str(error).rstrip('.')}. Give a network of the class and size that it was attached "
+            "to, with the same modules registered."
+        ) from error
+    return model
+
+
+def _undo(model: nn.Module, inside: str) -> None:
+    """Take out what was attached before something else could not be."""
+    try:
+        part = model.get_submodule(inside)
+    except AttributeError:
+        return
+    if attached(part):
+        detach(part)
+
+
+def _found(model: nn.Module) -> Iterator[_Found]:
+    for sits in attached(model):
+        module = model.get_submodule(sits.name)
+        memory = memory_of(module)
+        if memory is None or not memory.module:
+            raise StepError(
+                f"{sits.name!r} ({type(module).__name__}) has no name to write down. Give the "
+                "class one with `stiffnet.register_attention`, and attach it by that."
+            )
+        replaced = getattr(module, "replaces_norm", False)
+        block = sits.name if replaced else sits.name.rpartition(".")[0]
+        if not f".{block}".endswith(f".{memory.block}"):
+            raise StepError(
+                f"{sits.name!r} was attached in {memory.block!r} and has been moved since. Attach "
+                "to the network as it is now."
+            )
+        inside = block.removesuffix(memory.block).rstrip(".")
+        yield _Found(inside, memory, sits.name, sits.parameters)
+
+
+def _written(call: list[_Found]) -> _Modules:
+    first = call[0].memory
+    try:
+        options = json.loads(json.dumps(dict(first.options), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise StepError(
+            f"The options of {first.module!r} cannot be written down: {error}. Give plain numbers "
+            "and words."
+        ) from error
+    return _Modules(
+        inside=call[0].inside,
+        module=first.module,
+        options=options,
+        start=first.start,
+        at=[each.memory.at for each in call],
+        names=[each.name for each in call],
+        parameters=sum(each.parameters for each in call),
+    )
+
+
+def _opened(record: object) -> _File:
+    try:
+        if not isinstance(record, Mapping):
+            raise ValueError(f"it is a {type(record).__name__}")
+        raw = json.dumps(dict(record), allow_nan=False).encode()
+        return fitted(RESULT.opened(raw, FORMAT), _File)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CorruptFileError(
+            f"This is not an attachment as it was written down: {error}. Give what "
+            "`stiffnet.attachment` returned, unchanged."
+        ) from error
