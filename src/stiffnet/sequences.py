@@ -9,7 +9,7 @@ own tokens and its own mask.
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,12 +45,26 @@ class Given:
         masks = (tokens.mask for tokens in self.sequences)
         return any(mask is not None and not bool(mask.all()) for mask in masks)
 
+    def without_full_masks(self) -> "Given":
+        """Return the same without masks that say nothing is padding; asks the device."""
+        return replace(
+            self,
+            sequences=tuple(
+                replace(tokens, mask=None)
+                if tokens.mask is not None and bool(tokens.mask.all())
+                else tokens
+                for tokens in self.sequences
+            ),
+        )
+
     def mask_for(self, samples: int, length: int) -> Tensor | None:
         """Return the mask of the one sequence of this length; None where it has none.
 
         Raises:
             StepError: If there is no such sequence, or two that differ in their masks.
         """
+        if all(tokens.mask is None for tokens in self.sequences):
+            return None
         fitting = [tokens.mask for tokens in self.sequences if tokens.length == length]
         if not fitting:
             lengths = " and ".join(str(tokens.length) for tokens in self.sequences)
@@ -105,9 +119,7 @@ def named(
             yield name, value
 
 
-def given_to(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Given | None:
+def given_to(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Given | None:
     """Read the sequences of a call; None if it is not given any.
 
     Args:
@@ -124,7 +136,8 @@ def given_to(
             continue
         if mask is not None and not _is_padding_mask(mask):
             return None
-        length = mask.shape[1] if tokens is None else tokens.shape[1]
+        counted: Any = mask if tokens is None else tokens
+        length = counted.shape[1]
         if mask is not None and mask.shape[1] < length:
             return None
         # A mask that is longer is one of the tokens in the cache, too.

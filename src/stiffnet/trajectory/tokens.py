@@ -22,7 +22,6 @@ from stiffnet.trajectory.wrappers import plain_run
 
 SAMPLES = 2
 _BESIDE = (*TOKENS, MASK, "token_type_ids", "position_ids")
-_SITES = ("state_at", "increment_at", "rate_at")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,8 @@ def sequences_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Sequence
         if ends and (value.ndim == 2 or ends[0] == TOKENS[1]):
             lengths.setdefault(name.removesuffix(ends[0]), value.shape[1])
     if not lengths:  # whatever it is called, a table of whole numbers is one of tokens
-        lengths = {"": t.shape[1] for _, t in call if t.ndim == 2 and not t.is_floating_point()}
+        tables = [t for _, t in call if t.ndim == 2 and not t.is_floating_point()]
+        lengths = {"": tables[0].shape[1]} if tables else {}
     found = []
     for prefix, length in lengths.items():
         own = {prefix + end for end in _BESIDE}
@@ -90,7 +90,15 @@ def with_tokens(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any)
             return site
         return replace(site, tokens=tuple(sorted({i for each in axes for i in each[site]})))
 
-    return [replace(s, **{at: known(getattr(s, at)) for at in _SITES}) for s in steps]
+    return [
+        replace(
+            step,
+            state_at=known(step.state_at),
+            increment_at=known(step.increment_at),
+            rate_at=known(step.rate_at),
+        )
+        for step in steps
+    ]
 
 
 def axes_by_sequence(
@@ -202,4 +210,3 @@ def _refusal(site: Site, reason: str) -> str:
         f"The batch has padding, and in {site.module!r} {reason}. Give batches without padding: "
         "samples of one length, or one at a time."
     )
-
