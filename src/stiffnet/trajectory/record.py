@@ -110,9 +110,7 @@ class _Norms(Recorder):
         self._finding = False
         self._first: RemovableHandle | None = None
         self._calls: list[RemovableHandle] = []
-        self._given: list[
-            _Open
-        ] = []  # calls with token sequences that are running, outermost first
+        self._given: list[_Open] = []  # calls with tokens that run, the outermost first
 
     def __enter__(self) -> Self:
         super().__enter__()
