@@ -225,10 +225,10 @@ class Attention(nn.Module, ABC):
         """Choose the step size: the factor itself, in a shape that broadcasts over `rate`."""
         self.check(rate, state)
         gate = self.gate(self.describe(rate, state))
-        if self.tokens is not None and self.tokens.causal:
-            return self.tokens.spread(gate, rate, self.channel_axis)  # type: ignore[no-any-return]
-        else:  # noqa: RET505  # TorchScript reads what follows a branch, whatever the branch is
+        if self.tokens is None:
             return self.spread(gate, rate)
+        else:  # noqa: RET505  # TorchScript reads what follows a branch, whatever the branch is
+            return self.tokens.spread(gate, rate, self.channel_axis)  # type: ignore[no-any-return]
 
     def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Scale the rate by its step size; the dtype stays the rate's, under autocast too."""

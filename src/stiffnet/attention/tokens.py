@@ -43,7 +43,7 @@ class TokenMeans:
             axes: Of its positions: one, the tokens.
         """
         (axis,) = axes
-        mask = self._mask(x.shape[0], x.shape[axis])
+        mask = self.mask(x.shape[0], x.shape[axis])
         if mask is None and not self.causal:
             return x.mean(axis)
         kept = x.movedim(axis, 1)
@@ -58,12 +58,28 @@ class TokenMeans:
             return means.flatten(0, 1).to(x.dtype)
         return (kept.sum(1, dtype=dtype) / there.sum(1).clamp(min=1)).to(x.dtype)
 
-    def spread(self, gate: Tensor, rate: Tensor, channel_axis: int) -> Tensor:
-        """Lay out a step size for every token and channel as the rate is."""
-        positions = rate.movedim(channel_axis, -1)
-        return gate.reshape(positions.shape).movedim(-1, channel_axis).to(rate.dtype)
+    def alone(self, x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
+        """Return values with zeros at padding, and how many tokens each sample has, (samples, 1)."""
+        (axis,) = axes
+        mask = self.mask(x.shape[0], x.shape[axis])
+        if mask is None:
+            return x, x.new_full((x.shape[0], 1), x.shape[axis])
+        there = mask.to(x.device)
+        kept = torch.where(there.unsqueeze(-1), x.movedim(axis, 1), 0).movedim(1, axis)
+        return kept, there.sum(1, keepdim=True).to(x.dtype)
 
-    def _mask(self, samples: int, length: int) -> Tensor | None:
+    def spread(self, gate: Tensor, rate: Tensor, channel_axis: int) -> Tensor:
+        """Lay out the step sizes of `mean`'s rows so that they broadcast over the rate."""
+        samples, length, channels = rate.movedim(channel_axis, -1).shape
+        rows = gate.reshape(samples, length if self.causal else 1, channels)
+        return rows.movedim(-1, channel_axis).to(rate.dtype)
+
+    def mask(self, samples: int, length: int) -> Tensor | None:
+        """Return (samples, length), False where the running call has padding; None without any.
+
+        Raises:
+            StepError: If that cannot be told.
+        """
         given = self.calls.opened[-1] if self.calls.opened else None
         if given is None:
             if self.calls.padded:

@@ -26,6 +26,7 @@ from stiffnet.trajectory.batch import (
 )
 from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import Step, steps as find_steps
+from stiffnet.trajectory.tokens import reads_tokens, sequences_of_call
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 from stiffnet.words import first_line
 
@@ -97,7 +98,7 @@ def measure(
         for inputs, labels in limited(loader, limit):
             inputs = on_device(inputs, network)
             if run is None:
-                run = _Run(network, find_steps(network, inputs))
+                run = _Run(network, find_steps(network, inputs), _what(network, inputs))
             nsi, increment, output = run(inputs, seen.samples)
             if isinstance(labels, OtherLabels):
                 remarks[_LEFT_OUT.format(labels.what)] = None
@@ -121,7 +122,7 @@ def measure(
         accuracy=seen.accuracy,
         top5=seen.top5,
         classes=tuple(classes),
-        facts={"model": type(network).__name__, **told, **provenance(network)},
+        facts={"model": type(network).__name__, **run.samples, **told, **provenance(network)},
         notes=(*notes, *list(remarks)[:1]),
     )
 
@@ -155,6 +156,12 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
     return None if logits is None else logits.shape[1]
 
 
+def _what(network: nn.Module, inputs: Any) -> dict[str, str]:
+    """Say what samples are, where they are texts, alone or beside something else."""
+    is_text = reads_tokens(network) and sequences_of_call(network, *as_arguments(inputs))
+    return {"samples": "samples with text"} if is_text else {}
+
+
 def _batch_norms(model: nn.Module) -> tuple[str, ...]:
     """Say which norms take their statistics from the batch even in evaluation."""
     found = [
@@ -178,6 +185,8 @@ class _Run:
 
     model: nn.Module
     steps: list[Step]
+    samples: dict[str, str] = field(default_factory=dict)
+    """What the samples are, where they are not images."""
     metric: StiffnessMetric = field(init=False)
 
     def __post_init__(self) -> None:
