@@ -21,6 +21,7 @@ RUNS = {
     "docs/measuring.md": "layer1.0 0 (",
     "docs/jobs.md": "run/folded TNS",
     "docs/weights.md": "{'prefix': 'model.'}",
+    "docs/text.md": "a sentence alone and padded: equal",
     "docs/folding.md": "Folded(name='layer1.0.step_size', kind='asr:se', into=('layer1.0.bn2',))",
 }
 

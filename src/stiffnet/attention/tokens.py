@@ -59,7 +59,7 @@ class TokenMeans:
         return (kept.sum(1, dtype=dtype) / there.sum(1).clamp(min=1)).to(x.dtype)
 
     def alone(self, x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
-        """Return values with zeros at padding, and how many tokens each sample has, (samples, 1)."""
+        """Return values with zeros at padding, and the number of tokens, (samples, 1)."""
         (axis,) = axes
         mask = self.mask(x.shape[0], x.shape[axis])
         if mask is None:

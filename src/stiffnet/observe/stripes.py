@@ -51,7 +51,8 @@ def stripes(
 
     A value is the number by which a module multiplies the rate of an image and channel. Where it
     multiplies positions differently, it is the number that comes closest, as in `step_sizes`, and
-    what is left over is part of the cost. Padding of a text is left out. Modules that are constant (ASR) are left out.
+    what is left over is part of the cost. Modules that are constant (ASR) are left out, and so is
+    the padding of a text.
 
     Args:
         model: A network with attached modules. It is run in evaluation mode, without gradients,

@@ -86,9 +86,9 @@ def _sections(views: Sequence[StiffnessView]) -> list[Section]:
     groups = [list(views)] if plots.share_steps(views) else [[view] for view in views]
     text = (
         "The index of a step (NSI) is the size of what its branch would add, divided by the size "
-        "of the state it is added to. The line is the median over the {}, the dark band their "
-        "middle half, the light band 90 % of them."
-    ).format(_noun(views))
+        f"of the state it is added to. The line is the median over the {_noun(views)}, the dark "
+        "band their middle half, the light band 90 % of them."
+    )
     if not found.all_counted(views):
         text += " Hollow points are steps that TNS leaves out: the first of each stage."
     if len(views) > 1:

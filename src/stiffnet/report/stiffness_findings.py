@@ -89,8 +89,8 @@ def headline(view: StiffnessView) -> str:
     total = strong(with_error(view.tns, view.tns_se))
     return (
         f"On an average {view.noun[:-1]} the total neural stiffness (TNS) is {total}{error} "
-        f"{images(view.samples, view.noun)}. It rests on {strong(basis(view))}, and would be 0 if each of "
-        "these had the mean NSI of its stage."
+        f"{images(view.samples, view.noun)}. It rests on {strong(basis(view))}, and would be 0 if "
+        "each of these had the mean NSI of its stage."
     )
 
 
@@ -258,6 +258,6 @@ def _related(view: StiffnessView) -> str:
     chance = "< 0.001" if p < 0.001 else f"= {number(p, 2)}"
     return (
         f"A larger NSI at {strong(_name(closest))} goes with a {size} loss: their rank correlation "
-        f"over {images(closest['samples'], view.noun)} is {strong(rank)} (p {chance}, Holm's correction for "
-        f"{count(len(tried))} step{'' if len(tried) == 1 else 's'})."
+        f"over {images(closest['samples'], view.noun)} is {strong(rank)} (p {chance}, Holm's "
+        f"correction for {count(len(tried))} step{'' if len(tried) == 1 else 's'})."
     )
