@@ -5,8 +5,7 @@ from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.watching import SILENT, Watcher
-from stiffnet.network.attach import attach
-from stiffnet.network.attention_text import read_attention
+from stiffnet.network.attention_text import attach_text
 from stiffnet.network.text_model import open_text_model
 from stiffnet.observe.measure import measure as look
 from stiffnet.results.stiffness import StiffnessReport
@@ -57,8 +56,7 @@ def measure_text(
         )
     if attention:
         example = {k: v.to(fabric.device) for k, v in opened.batch(sentences[:2]).items()}
-        for module, options in read_attention(attention):
-            attach(network, module, start="identity", example=example, **options)
+        attach_text(network, attention, start="identity", example=example)
     said = {"attention": attention, "command": command}
     facts = {"model": opened.name, "weights": model, "data": str(data), "samples": "sentences"}
     facts |= {key: value for key, value in said.items() if value}
