@@ -82,8 +82,12 @@ def open_text_model(spec: str) -> TextModel:
         ) from error
     name = spec.removeprefix(PREFIX)
     options = {"trust_remote_code": False, "local_files_only": Path(name).is_dir()}
-    loud = transformers.logging.get_verbosity()
+    loud, bars = (
+        transformers.logging.get_verbosity(),
+        transformers.logging.is_progress_bar_enabled(),
+    )
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
         model = transformers.AutoModel.from_pretrained(name, use_safetensors=True, **options)
@@ -95,6 +99,8 @@ def open_text_model(spec: str) -> TextModel:
         ) from error
     finally:
         transformers.logging.set_verbosity(loud)
+        if bars:
+            transformers.logging.enable_progress_bar()
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
             raise CheckpointError(
