@@ -104,7 +104,7 @@ def measure(
                 remarks[_LEFT_OUT.format(labels.what)] = None
                 labels = None
             outcome = _outcome(output, labels, seen.samples, judge=judge)
-            if judge and labels is not None and outcome[1] is None:
+            if judge and labels is not None and outcome.loss is None:
                 remarks[_NO_LOGITS] = None
             run.metric.update(nsi, increment)
             seen.add(nsi.cpu(), outcome)
@@ -313,7 +313,7 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
         return _Outcome(labels)
     logits = _logits(output)
     if logits is None or len(logits) != len(labels):
-        return labels, None, None
+        return _Outcome(labels)
     logits = logits.detach().double().cpu()
     outside = labels >= logits.shape[1]
     if bool(outside.any()):
