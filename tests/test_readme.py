@@ -22,6 +22,7 @@ RUNS = {
     "docs/jobs.md": "run/folded TNS",
     "docs/weights.md": "{'prefix': 'model.'}",
     "docs/finetuning.md": "the same bits: True",
+    "docs/text.md": "a sentence alone and padded: equal",
     "docs/folding.md": "Folded(name='layer1.0.step_size', kind='asr:se', into=('layer1.0.bn2',))",
 }
 

@@ -14,6 +14,7 @@ from network.transformers_cases import (
     network,
     result,
 )
+from stiffnet.errors import StepError
 from stiffnet.network.attach import attach, attached, detach
 from tolerances import RTOL
 
@@ -55,27 +56,23 @@ def test_masks_work_as_without_modules(case):
 
 
 @pytest.mark.parametrize("case", DECODERS, ids=label)
-def test_caches_work_as_without_modules(case):
+def test_caches_work_as_without_modules_where_nothing_is_read(case):
     model, inputs = network(case), example(case)
     tokens = inputs["input_ids"]
-    attach(model, "se", example=inputs)
-    with torch.no_grad():  # the squeeze sees as many tokens as it is given: one by one, twice
-        steps = {}
-        for cached in (True, False):
-            first = model(input_ids=tokens[:, :5], use_cache=cached)
-            assert (first.past_key_values is not None) == cached
-            steps[cached] = first.last_hidden_state
-        assert torch.equal(steps[True], steps[False])
+    attach(model, "asr:se", example=inputs)
+    with torch.no_grad():
+        whole = result(model, input_ids=tokens)
         first = model(input_ids=tokens[:, :5], use_cache=True)
         later = model(input_ids=tokens[:, 5:], past_key_values=first.past_key_values)
-        assert later.last_hidden_state.shape == (2, 1, 16)
-    plain = detach(model)
-    with torch.no_grad():
-        whole = result(plain, input_ids=tokens)
-        attach(plain, "se", start="identity", example=inputs)
-        first = plain(input_ids=tokens[:, :5], use_cache=True)
-        later = plain(input_ids=tokens[:, 5:], past_key_values=first.past_key_values)
         assert scaled(later.last_hidden_state, whole[:, 5:]) <= RTOL["cached"]
+    detach(model)
+    attach(model, "se", example=inputs)
+    with torch.no_grad():
+        steps = [model(input_ids=tokens[:, :5], use_cache=cached) for cached in (True, False)]
+        assert [step.past_key_values is not None for step in steps] == [True, False]
+        assert torch.equal(steps[0].last_hidden_state, steps[1].last_hidden_state)
+        with pytest.raises(StepError, match="beside a cache of keys and values"):
+            model(input_ids=tokens[:, 5:], past_key_values=steps[0].past_key_values)
 
 
 @pytest.mark.parametrize("case", [DECODERS[0], DECODERS[1], ENCODERS[0]], ids=label)

@@ -2,6 +2,7 @@
 
 import copy
 import datetime
+import re
 
 import numpy as np
 import pytest
@@ -211,8 +212,6 @@ BAD_BATCHES = {
     "text": (["cat.png"], DataError, "A batch is a str"),
     "a number": ([3], DataError, "A batch is a int"),
     "no axis": ([torch.tensor(1.0)], DataError, "A batch is a Tensor"),
-    "labels that are no numbers": ([(images(2), ["a", "b"])], DataError, "labels of 2 samples"),
-    "labels with fractions": ([(images(2), torch.tensor([0.5, 1]))], DataError, "torch.float32"),
     "too few labels": ([(images(2), torch.tensor([1]))], DataError, r"shape \(1,\)"),
     "three parts": ([[images(2)] * 3], DataError, "list of 3 parts"),
     "a detector's images": ([[torch.rand(3, 6, 6)] * 2], DataError, r"list of 2.*`{'images': "),
@@ -223,7 +222,6 @@ BAD_BATCHES = {
         DataError,
         "Some batches",
     ),
-    "labels of another shape": ([(images(2), torch.rand(2, 3))], DataError, "labels of 2 samples"),
     "a wrong shape": ([torch.rand(2, 5).double()], StepError, r"inputs of shape \(2, 5\)"),
 }
 
@@ -245,6 +243,44 @@ def test_what_is_no_series_of_batches_is_refused(loader):
 def test_limits_that_make_no_sense_are_refused(options):
     with pytest.raises(DataError, match="or more"):
         measure(known_rates(*RATES), [images(2)], **options)
+
+
+OTHER_LABELS = {
+    "masks": (torch.zeros(3, 4, 4, dtype=torch.long), r"torch.int64 of shape \(3, 4, 4\)"),
+    "tokens": (torch.full((3, 5), -100), r"torch.int64 of shape \(3, 5\)"),
+    "numbers with fractions": (torch.tensor([0.5, 1, 2]), r"torch.float32 of shape \(3,\)"),
+    "boxes": ([{"boxes": torch.rand(k, 4)} for k in range(3)], "a list"),
+    "words": (["cat", "dog", "cat"], "a list"),
+    "a dictionary": ({"boxes": torch.rand(3, 4)}, "a dict"),
+}
+
+
+@pytest.mark.parametrize(("labels", "what"), OTHER_LABELS.values(), ids=OTHER_LABELS)
+def test_labels_that_are_not_one_class_a_sample_are_left_out_with_a_note(labels, what):
+    report = measure(classifier(*RATES), [(images(3), labels)] * 2)
+    plain = measure(classifier(*RATES), [images(3)] * 2)
+    assert (report.kept.label, report.accuracy) == (None, None)
+    np.testing.assert_array_equal(report.nsi, plain.nsi)
+    [note] = report.notes
+    assert re.match(f"The labels are {what} and not one class a sample, so nothing here", note)
+
+
+def test_labels_break_down_what_a_network_without_logits_did():
+    report = measure(Maps(), [(torch.rand(4, 2, 3, 3), torch.tensor([[0], [1], [1], [0]]))])
+    assert report.by_label()["samples"].tolist() == [2, 2]
+    assert (report.kept.loss, report.accuracy) == (None, None)
+    assert [note[:45] for note in report.notes] == ["The network gives no row of logits for each s"]
+
+
+class Maps(nn.Module):
+    """One step, whose result is a map."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(2, 2, 1)
+
+    def forward(self, x):
+        return x + self.layer(x)
 
 
 def test_labels_may_be_a_list_or_an_array():

@@ -207,3 +207,21 @@ def test_a_step_that_runs_twice_is_refused():
     model = gated("se", model=blocks(1))
     with pytest.raises(StepError, match="gave 24 rows of values for 12 images"):
         stripes(nn.Sequential(model[0], model[0]), [images()])
+
+
+@pytest.mark.parametrize("name", ["Bert", "GPT2"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_padding_of_a_text_has_no_part_in_its_values(name):
+    from network.test_token_gates import gated
+    from network.transformers_cases import EVERY
+    from trajectory.test_tokens import batch, sentences
+
+    model = gated(next(case for case in EVERY if case.name == name))
+    rows = sentences(lengths=(6, 16, 9, 4))
+    together, single = stripes(model, [batch(rows)]), stripes(model, [batch([r]) for r in rows])
+    for one, other in zip(together.modules, single.modules, strict=True):
+        np.testing.assert_allclose(one.values, other.values, rtol=RTOL["batch64"])
+        np.testing.assert_allclose(one.inputs, other.inputs, rtol=RTOL["sum64"])
+        assert one.cost == pytest.approx(other.cost, rel=RTOL["batch64"])
+        assert one.score == pytest.approx(other.score, rel=RTOL["batch64"])
+        assert one.spatial == (name == "GPT2")

@@ -57,9 +57,12 @@ class Attention(nn.Module, ABC):
         needs_map: It reads positions as a map: (N, C, H, W) or (N, H, W, C), never tokens.
         needs_state: It must be called with the state too.
         shares_cell: The steps of a stage share one cell; see `for_stage`.
+        pools_tokens: It reads nothing but means, and takes them by `pooled`, so that on text it can
+            leave padding out and be causal.
         replaces_norm: It takes the place of a batch norm and does not sit before the addition.
         squashes: It ends in `squash`, so that another activation can be chosen for it.
         activation: What it ends in then, ``"sigmoid"`` by default.
+        tokens: How `pooled` takes means over the tokens of a text; None for all positions alike.
         descriptor_shape: Shape of one sample's descriptor: what a constant fed to `gate` must have.
         unit: What the gate is multiplied with: 1, or after `start_at_identity` the inverse of its
             first value. A buffer, so that a checkpoint knows how its network started.
@@ -80,6 +83,7 @@ class Attention(nn.Module, ABC):
     needs_map: ClassVar[bool] = False
     needs_state: ClassVar[bool] = False
     shares_cell: ClassVar[bool] = False
+    pools_tokens: ClassVar[bool] = False
     replaces_norm: ClassVar[bool] = False
     squashes: ClassVar[bool] = False
 
@@ -130,6 +134,7 @@ class Attention(nn.Module, ABC):
         self.activation = self.activation  # TorchScript sees what is in the module itself
         self.channels = channels
         self.channel_axis = channel_axis
+        self.tokens: Any = None
         self.register_buffer("unit", torch.ones(()))
 
     @property
@@ -219,7 +224,11 @@ class Attention(nn.Module, ABC):
     def step_size(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Choose the step size: the factor itself, in a shape that broadcasts over `rate`."""
         self.check(rate, state)
-        return self.spread(self.gate(self.describe(rate, state)), rate)
+        gate = self.gate(self.describe(rate, state))
+        if self.tokens is None:
+            return self.spread(gate, rate)
+        else:  # noqa: RET505  # TorchScript reads what follows a branch, whatever the branch is
+            return self.tokens.spread(gate, rate, self.channel_axis)  # type: ignore[no-any-return]
 
     def forward(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Scale the rate by its step size; the dtype stays the rate's, under autocast too."""
@@ -275,6 +284,14 @@ class Attention(nn.Module, ABC):
     def positions(self, rate: Tensor) -> list[int]:
         """Name the axes that are neither batch nor channel."""
         return position_axes(rate.dim(), self.channel_axis)
+
+    @final
+    def pooled(self, x: Tensor) -> Tensor:
+        """Mean over positions; over tokens, as `tokens` says."""
+        if self.tokens is None:
+            return x.mean(self.positions(x))
+        else:  # noqa: RET505  # as above
+            return self.tokens.mean(x, self.positions(x))  # type: ignore[no-any-return]
 
     @final
     def as_map(self, rate: Tensor) -> Tensor:

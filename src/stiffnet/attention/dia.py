@@ -58,6 +58,7 @@ class DIA(Attention):
     formula = "2.5C² + 8.5C a stage"
     shares_cell = True
     squashes = True
+    pools_tokens = True
 
     def __init__(
         self, channels: int, *, reduction: int = 4, rounding: str = "down", channel_axis: int = 1
@@ -78,7 +79,7 @@ class DIA(Attention):
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""
-        return rate.mean(self.positions(rate))
+        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Let the cell go on from where the step before left it."""
@@ -101,7 +102,9 @@ class DIA(Attention):
         if held is None or tracer_of(held[0]) is not tracer_of(descriptor):
             raise StepError(
                 f"Step {self.number} of {self.steps} of a DIA stage ran without the step before "
-                "it; run the whole stage, in order, or give this step a DIA of its own."
+                "it; run the whole stage, in order, or give this step a DIA of its own. Gradient "
+                "checkpointing, which runs single blocks again, does this: turn it off, or "
+                "checkpoint a whole stage at once."
             )
         return held
 

@@ -40,6 +40,7 @@ class ECA(Attention):
     reference = "Wang et al., 2020"
     formula = "k, the odd number near (log₂C + 1)/2"
     squashes = True
+    pools_tokens = True
 
     def __init__(self, channels: int, *, kernel: int | None = None, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -56,7 +57,7 @@ class ECA(Attention):
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""
-        return rate.mean(self.positions(rate))
+        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Convolution along the channels, then the activation."""

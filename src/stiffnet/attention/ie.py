@@ -43,6 +43,7 @@ class IE(Attention):
     reference = "Liang et al., 2020"
     formula = "2C"
     squashes = True
+    pools_tokens = True
 
     def __init__(self, channels: int, *, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
@@ -50,7 +51,7 @@ class IE(Attention):
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""
-        return rate.mean(self.positions(rate))
+        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Scale, shift, squash."""

@@ -29,6 +29,7 @@ class SE(Attention):
     reference = "Hu, Shen and Sun, 2018"
     formula = "2C²/16 + C/16 + C"
     squashes = True
+    pools_tokens = True
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class SE(Attention):
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""
-        return rate.mean(self.positions(rate))
+        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Two layers, then the activation."""

@@ -29,6 +29,7 @@ class SEM(Attention):
     reference = "Zhong et al., 2022"
     formula = "2C²/16 + C/16 + 6C + 3 + k"
     squashes = True
+    pools_tokens = True
 
     def __init__(
         self, channels: int, *, reduction: int = 16, rounding: str = "down", channel_axis: int = 1
@@ -41,7 +42,7 @@ class SEM(Attention):
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Mean over positions."""
-        return rate.mean(self.positions(rate))
+        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Three excitations, each weighed before its activation, and their product."""

@@ -37,6 +37,7 @@ class StepNet(Attention):
     reference = "Huang et al., 2023"
     formula = "6C"
     squashes = True
+    pools_tokens = True
     needs_state = True
 
     def __init__(
@@ -70,14 +71,13 @@ class StepNet(Attention):
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """Means over positions; that of the next state is the sum of the other two."""
         assert state is not None
-        positions = self.positions(rate)
         if self.input == "difference":
-            vectors = [rate.mean(positions)]
+            vectors = [self.pooled(rate)]
         elif self.input == "x_t":
-            vectors = [state.mean(positions)]
+            vectors = [self.pooled(state)]
         else:
-            now = state.mean(positions)
-            coarse = now + rate.mean(positions)
+            now = self.pooled(state)
+            coarse = now + self.pooled(rate)
             vectors = [coarse] if self.input == "x_t+1" else [now, coarse]
         return torch.stack(vectors, dim=-1)
 

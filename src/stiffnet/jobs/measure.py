@@ -17,9 +17,11 @@ from stiffnet.jobs.labels import (
     said_number,
     said_of,
 )
+from stiffnet.jobs.measure_text import measure_text
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.text_model import is_text_model
 from stiffnet.observe.measure import KEEP, measure as look
 from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport
@@ -60,7 +62,8 @@ def measure(
 
     Args:
         model: A timm name, ``torchvision:NAME``, a run, a model folder of ours, timm's or
-            transformers', or ``hf-hub:ORG/NAME``.
+            transformers', or ``hf-hub:ORG/NAME``; or ``hf:NAME|FOLDER``, a network of transformers
+            with its tokenizer, for a text file as `data`.
         data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
         weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
         weights_key: Which state dict of a checkpoint, such as ``"state_dict_ema"``.
@@ -84,6 +87,13 @@ def measure(
     check_places(folder, *FILES)
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
+    if isinstance(model, str) and is_text_model(model):
+        report = measure_text(
+            model, data, attention=attention, limit=limit, batch_size=batch_size, device=device,
+            command=command, watcher=watcher, weights=weights, weights_key=weights_key,
+            num_classes=num_classes, classes=classes,
+        )  # fmt: skip
+        return _written(report, folder, watcher, first=fabric.is_global_zero)
     report = report_on(
         model,
         open_data(data),
@@ -93,11 +103,7 @@ def measure(
         attention=attention,
         watcher=watcher,
     )
-    if not fabric.is_global_zero:
-        return Measured(report, ())
-    watcher.found(report)
-    texts = (report.to_json(), page([report]))
-    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    return _written(report, folder, watcher, first=fabric.is_global_zero)
 
 
 @dataclass(frozen=True)
@@ -171,3 +177,11 @@ def _input(prepared: Preparation) -> str:
         ", ".join(f"{value:.4g}" for value in values) for values in (prepared.mean, prepared.std)
     )
     return f"{size}, mean {mean}, standard deviation {deviation}"
+
+
+def _written(report: StiffnessReport, folder: Path, watcher: Watcher, *, first: bool) -> Measured:
+    if not first:
+        return Measured(report, ())
+    watcher.found(report)
+    texts = (report.to_json(), page([report]))
+    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))

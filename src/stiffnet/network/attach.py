@@ -22,6 +22,12 @@ from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
 from stiffnet.network.source_edits import Gate
+from stiffnet.network.token_gates import (
+    follow_calls,
+    forget_calls,
+    is_given_tokens,
+    read_tokens,
+)
 from stiffnet.network.where import Where
 from stiffnet.registry import check_known
 from stiffnet.trajectory.batch import as_arguments, resized
@@ -69,6 +75,10 @@ def attach(
     the turn: such a loop must always begin where it began on the example. A turn that was not
     taken then is refused.
 
+    On the tokens of a text, modules that read means ('se', 'eca', 'ie', 'sem', 'dia', 'stepnet')
+    leave padding out, by the attention mask that the network is given, and in causal steps read
+    the tokens so far; others that read positions together are refused. See ``docs/text.md``.
+
     Args:
         model: Any network; `copy.deepcopy` it first to keep both. Networks without residual steps
             have named positions instead, see `register_positions`.
@@ -105,6 +115,11 @@ def attach(
     args, kwargs = resized(args, SAMPLES), resized(kwargs, SAMPLES)
     named = positions(model)
     if getattr(maker, "replaces_norm", False):
+        if not isinstance(maker, Asr) and is_given_tokens(model, args, kwargs):
+            raise StepError(
+                f"{_name(maker)} reads all positions, and would read the padding of a text. Choose "
+                "a module that leaves it out, such as 'ie', or a constant one, 'asr:iebn'."
+            )
         steps = [] if named else _steps(model, args, kwargs, needed=callable(where))
         make = _norm_maker(maker, start, options)
         before = set(replaced_norms(model))
@@ -119,6 +134,7 @@ def attach(
     gates = _gates(model, sockets, maker, start, options)
     for socket, gate in zip(sockets, gates, strict=True):
         remember(gate, told(socket.name, socket.block))
+    read_tokens(model, sockets, gates, args, kwargs)
     wishes = [socket.wish(gate) for socket, gate in zip(sockets, gates, strict=True)]
     plans = _proved(model, sockets, wishes, args, kwargs, results)
     classes = {path: type(model.get_submodule(path)) for path in plans}
@@ -128,11 +144,13 @@ def attach(
             block.add_module(socket.child, keep_in_python(gate, block))
         for path, plan in plans.items():
             put(model.get_submodule(path), plan)
+        follow_calls(model)
     except BaseException:  # an interrupt too: all or nothing
         for path, own in classes.items():
             model.get_submodule(path).__class__ = own
         for socket in sockets:
             model.get_submodule(socket.block)._modules.pop(socket.child, None)
+        forget_calls(model)
         raise
     return model
 
@@ -156,6 +174,7 @@ def detach(model: nn.Module) -> nn.Module:
     for module in list(model.modules()):
         if isinstance(module, Gated):
             take_out(module)
+    forget_calls(model)
     return model
 
 

@@ -32,7 +32,7 @@ def read_attention(text: str) -> list[tuple[str, dict[str, Option]]]:
     return [_module(part, text) for part in re.split(r"\s*\+\s*(?=[^\W\d])", text)]
 
 
-def attach_text(model: nn.Module, text: str, *, start: str) -> nn.Module:
+def attach_text(model: nn.Module, text: str, *, start: str, example: Any = None) -> nn.Module:
     """Attach what a text says, as in ``"asr:se+se,reduction=8"``; ``"none"`` says nothing."""
     modules = [] if text == NONE else read_attention(text)
     for module, options in modules:
@@ -41,7 +41,7 @@ def attach_text(model: nn.Module, text: str, *, start: str) -> nn.Module:
                 f"There is no option of {module!r} called {name!r}; leave it out."
             )
     for module, options in modules:
-        given: dict[str, Any] = {"start": start, **options}
+        given: dict[str, Any] = {"start": start, "example": example, **options}
         attach(model, module, **given)
     return model
 

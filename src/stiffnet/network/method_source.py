@@ -172,10 +172,14 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
             yield from _nested(constant)
 
 
-def _rewrapped(value: Any, old: FunctionType, new: FunctionType) -> Any:
-    """Copy the decorators of a method around its new form."""
+def _rewrapped(
+    value: Any, old: FunctionType, new: FunctionType, copies: dict[int, CellType] | None = None
+) -> Any:
+    """Copy the decorators of a method around its new form; one may refer to itself, too."""
     if value is old:
         return new
+    copies = {} if copies is None else copies
+    itself = copies[id(value)] = CellType()
     cells = []
     for cell in value.__closure__ or ():
         try:
@@ -183,14 +187,18 @@ def _rewrapped(value: Any, old: FunctionType, new: FunctionType) -> Any:
         except ValueError:
             cells.append(cell)
             continue
+        if id(content) in copies:
+            cells.append(copies[id(content)])
+            continue
         holds = isinstance(content, FunctionType) and _holds(content, old)
-        cells.append(CellType(_rewrapped(content, old, new)) if holds else cell)
+        cells.append(CellType(_rewrapped(content, old, new, copies)) if holds else cell)
     made = FunctionType(
         value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
     )
     made.__kwdefaults__ = value.__kwdefaults__
     functools.update_wrapper(made, value)
     made.__wrapped__ = new  # type: ignore[attr-defined]
+    itself.cell_contents = made
     return made
 
 

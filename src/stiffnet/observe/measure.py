@@ -16,9 +16,17 @@ from stiffnet.results.stiffness import Samples, StiffnessReport
 from stiffnet.scramble import word_at
 from stiffnet.stiffness.index import indices_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
-from stiffnet.trajectory.batch import as_arguments, limited, on_device, resized, samples_in
+from stiffnet.trajectory.batch import (
+    OtherLabels,
+    as_arguments,
+    limited,
+    on_device,
+    resized,
+    samples_in,
+)
 from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import Step, steps as find_steps
+from stiffnet.trajectory.tokens import reads_tokens, sequences_of_call
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 from stiffnet.words import first_line
 
@@ -47,7 +55,9 @@ def measure(
             it was.
         loader: Batches: images, or (images, labels), or keyword arguments of the model as a
             dictionary (a key ``labels`` is taken out). The first axis counts the samples.
-            Batches on the CPU are moved to the model.
+            Batches on the CPU are moved to the model. Padding of a text is left out, by the
+            attention mask. Labels that are not one class a sample (masks, tokens, boxes) are left
+            out too, and the report says so.
         limit: Stop after this many samples; None takes all.
         keep: For how many samples to keep single values (8 bytes a step each). Of more, a fixed
             pseudo-random choice is kept; the statistics are over all of them in any case.
@@ -83,6 +93,7 @@ def measure(
     seen = _Seen(keep)
     run: _Run | None = None
     fault: StiffnetError | None = None
+    remarks: dict[str, None] = {}
     ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     try:
         with plain_run(network):
@@ -90,9 +101,14 @@ def measure(
             for inputs, labels in limited(loader, limit):
                 inputs = on_device(inputs, network)
                 if run is None:
-                    run = _Run(network, find_steps(network, inputs))
+                    run = _Run(network, find_steps(network, inputs), _what(network, inputs))
                 nsi, increment, output = run(inputs, seen.samples)
+                if isinstance(labels, OtherLabels):
+                    remarks[_LEFT_OUT.format(labels.what)] = None
+                    labels = None
                 outcome = _outcome(output, labels, seen.samples, judge=judge)
+                if judge and labels is not None and outcome.loss is None:
+                    remarks[_NO_LOGITS] = None
                 run.metric.update(nsi, increment)
                 seen.add(nsi.cpu(), outcome)
                 on_batch(len(nsi))
@@ -113,9 +129,19 @@ def measure(
         accuracy=seen.accuracy,
         top5=seen.top5,
         classes=tuple(classes),
-        facts={"model": type(network).__name__, **told, **provenance(network)},
-        notes=notes,
+        facts={"model": type(network).__name__, **run.samples, **told, **provenance(network)},
+        notes=(*notes, *list(remarks)[:1]),
     )
+
+
+_LEFT_OUT = (
+    "The labels are {} and not one class a sample, so nothing here is broken down by them, and "
+    "there is no loss and no accuracy."
+)
+_NO_LOGITS = (
+    "The network gives no row of logits for each sample, so there is no loss and no accuracy; the "
+    "labels only break the result down."
+)
 
 
 def logit_width(model: nn.Module, inputs: Any) -> int | None:
@@ -135,6 +161,12 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
                 "Give images that the network takes."
             ) from error
     return None if logits is None else logits.shape[1]
+
+
+def _what(network: nn.Module, inputs: Any) -> dict[str, str]:
+    """Say what samples are, where they are texts, alone or beside something else."""
+    is_text = reads_tokens(network) and sequences_of_call(network, *as_arguments(inputs))
+    return {"samples": "samples with text"} if is_text else {}
 
 
 def _batch_norms(model: nn.Module) -> tuple[str, ...]:
@@ -160,6 +192,8 @@ class _Run:
 
     model: nn.Module
     steps: list[Step]
+    samples: dict[str, str] = field(default_factory=dict)
+    """What the samples are, where they are not images."""
     metric: StiffnessMetric = field(init=False)
 
     def __post_init__(self) -> None:
@@ -294,10 +328,7 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
         return _Outcome(labels)
     logits = _logits(output)
     if logits is None or len(logits) != len(labels):
-        raise DataError(
-            "There are labels, and the network gives no row of logits for each sample. Leave the "
-            "labels out, or measure a classifier."
-        )
+        return _Outcome(labels)
     logits = logits.detach().double().cpu()
     outside = labels >= logits.shape[1]
     if bool(outside.any()):

@@ -51,7 +51,8 @@ def stripes(
 
     A value is the number by which a module multiplies the rate of an image and channel. Where it
     multiplies positions differently, it is the number that comes closest, as in `step_sizes`, and
-    what is left over is part of the cost. Modules that are constant (ASR) are left out.
+    what is left over is part of the cost. Modules that are constant (ASR) are left out, and so is
+    the padding of a text.
 
     Args:
         model: A network with attached modules. It is run in evaluation mode, without gradients,
@@ -180,7 +181,7 @@ class _Looked:
         return ModuleStripes(
             step=self.step,
             module=name,
-            spatial=module.spatial,
+            spatial=_differs(module),
             score=between_share(self.values),
             cost=self._cost(),
             silent=self.silent,
@@ -209,12 +210,20 @@ def between_share(values: Moments) -> float:
     return between / (between + within) if within else 1.0
 
 
+def _differs(module: Attention) -> bool:
+    """Whether a module multiplies positions differently: a causal one has a mean for each token."""
+    return module.spatial or (module.tokens is not None and module.tokens.causal)
+
+
 def _take(look: _Looked, module: Attention, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     rate, scaled = as_double(inputs[0]), as_double(output)
     axes = module.positions(rate)
+    pooled = rate.mean(axes)
+    if module.tokens is not None:  # padding is no part of a text
+        (rate, count), (scaled, _) = (module.tokens.alone(x, axes) for x in (rate, scaled))
+        pooled = rate.sum(axes) / count
     energy = rate.square().sum(axes)
     fitted = (scaled * rate).sum(axes) / energy
-    pooled = rate.mean(axes)
     wrong = ~torch.isfinite(pooled) | (energy > 0) & ~torch.isfinite(fitted)
     if bool(wrong.any()):
         image = look.seen + int(wrong.any(dim=1).nonzero()[0])
@@ -222,7 +231,7 @@ def _take(look: _Looked, module: Attention, inputs: tuple[Tensor, ...], output: 
             f"The rate or its gate at step {look.step!r} is NaN or infinite for image {image}. "
             "Check the weights and this input."
         )
-    if module.spatial:
+    if _differs(module):
         rest = scaled - rate * module.spread(fitted.nan_to_num(0.0), rate)
         look.left_over += float(rest.square().sum())
     look.made += float(scaled.square().sum())

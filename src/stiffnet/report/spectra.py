@@ -233,8 +233,9 @@ def steps_lines(shown: Shown) -> Table:
     """Return one row a step, with ζ_SI as a bar; `▲` marks where it is largest."""
     records, worst = shown.steps, shown.stiffest
     longest = worst["real_extent_mean"] if worst is not None else 0.0
+    names = [row["step"] for row in records]
     headings = ("ζ_SI", "S", "P", "outside", "eigenv.", "method")
-    lines = Lines("", headings, name=_NAME, bar=_BAR, longest=longest)
+    lines = Lines("", headings, steps=names, name=_NAME, bar=_BAR, longest=longest)
     for row in records:
         numbers = [
             number(row["real_extent_mean"]),

@@ -7,6 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from stiffnet.report.canvas import canvas
+from stiffnet.report.short_names import short_names
 from stiffnet.report.text import plot_text
 from stiffnet.report.theme import LIGHT
 
@@ -20,7 +21,7 @@ def step_layout(steps: Sequence[str], title: str, *, height: int = 420) -> dict[
         "range": [0.4, len(steps) + 0.6],
         "tickmode": "array",
         "tickvals": list(range(1, len(steps) + 1)),
-        "ticktext": [plot_text(step, longest=18) for step in steps],
+        "ticktext": [plot_text(name) for name in short_names(steps, 18)],
         "tickangle": -55 if len(steps) > 1 else 0,
         "showgrid": False,
     }

@@ -15,9 +15,12 @@ from stiffnet.results.view import StiffnessView
 SURFACES = {
     "delta": (
         "δ(M₁, M₂)",
-        "Images with at least one such step. The volume under this surface is TNS.",
+        "Share of the {} with at least one such step. The volume under this surface is TNS.",
     ),
-    "proportion": ("p̂(M₁, M₂)", "Steps of an image that are such steps, on average."),
+    "proportion": (
+        "p̂(M₁, M₂)",
+        "Share of the steps of each of the {} that are such steps, on average.",
+    ),
 }
 
 
@@ -61,7 +64,7 @@ def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
     counted, stages = int(view.steps["counted"].sum()), len(view.stages)
     made_of = "no stage has two counted steps"
     if view.tns_steps:
-        made_of = f"mean over {images(view.samples)}, from {found.basis(view)}"
+        made_of = f"mean over {images(view.samples, view.noun)}, from {found.basis(view)}"
     tiles = [("Total neural stiffness", with_error(view.tns, view.tns_se), made_of)]
     if view.steps["gated"].any() and finite(view.increment_total) is not None:
         total = with_error(view.increment_total, view.increment_total_se)
@@ -74,7 +77,7 @@ def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
         tiles.append((name, f"NSI {number(row['nsi_mean'])}", at))
     if finite(view.accuracy) is not None:
         among = "" if view.top5 is None else f"; top-5: {percent(view.top5)}"
-        tiles.append(("Accuracy", percent(view.accuracy), f"on the same images{among}"))
+        tiles.append(("Accuracy", percent(view.accuracy), f"on the same {view.noun}{among}"))
     return tiles
 
 
@@ -83,8 +86,8 @@ def _sections(views: Sequence[StiffnessView]) -> list[Section]:
     groups = [list(views)] if plots.share_steps(views) else [[view] for view in views]
     text = (
         "The index of a step (NSI) is the size of what its branch would add, divided by the size "
-        "of the state it is added to. The line is the median over the images, the dark band their "
-        "middle half, the light band 90 % of them."
+        f"of the state it is added to. The line is the median over the {_noun(views)}, the dark "
+        "band their middle half, the light band 90 % of them."
     )
     if not found.all_counted(views):
         text += " Hollow points are steps that TNS leaves out: the first of each stage."
@@ -120,7 +123,9 @@ def _surfaces(views: Sequence[StiffnessView]) -> Section:
             )
             for i, view in enumerate(counted)
         ]
-        asked = Words(Markup("<b>{}</b> {}").format(symbol, question), "question")
+        asked = Words(
+            Markup("<b>{}</b> {}").format(symbol, question.format(_noun(views))), "question"
+        )
         boxes.append(Box("group", [asked, Box("side" if len(views) > 1 else "", drawn)]))
     text = (
         "A step stands out when its NSI is at least 1 + M₁ times the mean of its stage (to the "
@@ -149,6 +154,11 @@ def _extremes(views: Sequence[StiffnessView]) -> Section:
         for i, view in enumerate(view for view in views if view.stiffest or view.calmest)
     ]
     return Section("extremes", "The stiffest and the calmest inputs", "Inputs", text, drawn)
+
+
+def _noun(views: Sequence[StiffnessView]) -> str:
+    nouns = {view.noun for view in views}
+    return nouns.pop() if len(nouns) == 1 else "samples"
 
 
 def _title(views: Sequence[StiffnessView], among: Sequence[object]) -> str:

@@ -88,9 +88,9 @@ def headline(view: StiffnessView) -> str:
     error = ", with its standard error over" if finite(view.tns_se) is not None else ", over"
     total = strong(with_error(view.tns, view.tns_se))
     return (
-        f"On an average image the total neural stiffness (TNS) is {total}{error} "
-        f"{images(view.samples)}. It rests on {strong(basis(view))}, and would be 0 if each of "
-        "these had the mean NSI of its stage."
+        f"On an average {view.noun[:-1]} the total neural stiffness (TNS) is {total}{error} "
+        f"{images(view.samples, view.noun)}. It rests on {strong(basis(view))}, and would be 0 if "
+        "each of these had the mean NSI of its stage."
     )
 
 
@@ -200,14 +200,18 @@ def _peaks(view: StiffnessView) -> str:
     part = at_thresholds(view, view.proportion, 1.0, 0.0)
     if share is None or part is None or most_counted(view) < 3:
         return ""  # of two steps none can be above twice their mean
-    kept = "images" if view.kept == view.samples else f"{count(view.kept)} kept images"
+    kept = view.noun if view.kept == view.samples else f"{count(view.kept)} kept {view.noun}"
     said = f"{strong(percent(share))} of the {kept} have a counted step of at least twice the mean "
     said += "NSI of its stage"
     if share:
         counted = int(view.steps["counted"].sum())
         said += f"; such steps are {strong(percent(part))} of all counted ones, about "
-        said += f"{number(part * counted, 2)} of {counted} on an image"
+        said += f"{number(part * counted, 2)} of {counted} {_each(view)}"
     return f"{said}."
+
+
+def _each(view: StiffnessView) -> str:
+    return "on an image" if view.noun == "images" else f"on a {view.noun[:-1]}"
 
 
 def _gated(view: StiffnessView) -> str:
@@ -254,6 +258,6 @@ def _related(view: StiffnessView) -> str:
     chance = "< 0.001" if p < 0.001 else f"= {number(p, 2)}"
     return (
         f"A larger NSI at {strong(_name(closest))} goes with a {size} loss: their rank correlation "
-        f"over {images(closest['samples'])} is {strong(rank)} (p {chance}, Holm's correction for "
-        f"{count(len(tried))} step{'' if len(tried) == 1 else 's'})."
+        f"over {images(closest['samples'], view.noun)} is {strong(rank)} (p {chance}, Holm's "
+        f"correction for {count(len(tried))} step{'' if len(tried) == 1 else 's'})."
     )

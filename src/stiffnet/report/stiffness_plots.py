@@ -119,7 +119,7 @@ def _add_band(
     order: int,
     alone: bool,
 ) -> None:
-    name = "middle half" if role == "half" else "90 % of images"
+    name = "middle half" if role == "half" else f"90 % of {view.noun}"
     figure.add_trace(
         spread_band(
             _runs(view, ends),
@@ -147,7 +147,7 @@ def _add_medians(figure: go.Figure, view: StiffnessView, order: int, *, alone: b
             colour,
             dash=_DASHES[order // SERIES % len(_DASHES)],
             marker={"size": marker_size(steps), "color": filled, "line": edge},
-            customdata=[_hover(row) if row else [] for row in shown],
+            customdata=[[*_hover(row), view.noun] if row else [] for row in shown],
             hovertemplate=_HOVER if alone else _title_line(view) + _HOVER,
         )
     )
@@ -156,7 +156,7 @@ def _add_medians(figure: go.Figure, view: StiffnessView, order: int, *, alone: b
 _HOVER = (
     "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>"
     "NSI median %{customdata[2]}, mean %{customdata[3]} (sd %{customdata[4]})<br>"
-    "middle half %{customdata[5]}<br>90 % of images %{customdata[6]}<br>"
+    "middle half %{customdata[5]}<br>90 % of %{customdata[9]} %{customdata[6]}<br>"
     "increment %{customdata[7]}%{customdata[8]}<extra></extra>"
 )
 

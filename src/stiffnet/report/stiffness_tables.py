@@ -45,14 +45,14 @@ def steps_table(view: StiffnessView) -> Table:
     stiff = {row["step"] for row in stiffest_steps(view)}
     longest = _largest(records, "nsi_mean")
     places = decimals_for([longest])
-    mean = "mean over the images"
+    mean = f"mean over the {view.noun}"
     quantiles = {"Median": "median", "5 %": "q05", "25 %": "q25", "75 %": "q75", "95 %": "q95"}
     increment = cells.numbers("Increment", "increment_mean", mean, places=places)
     fields = [
         cells.words("Step", "step"),
         cells.numbers("#", "position", "position in the order of execution", write=cells.whole),
         cells.numbers("NSI", "nsi_mean", mean, places=places, longest=longest),
-        cells.numbers("sd", "nsi_std", "standard deviation over the images", places=places),
+        cells.numbers("sd", "nsi_std", f"standard deviation over the {view.noun}", places=places),
         *(cells.numbers(name, f"nsi_{key}", places=places) for name, key in quantiles.items()),
         *([increment] if increment_differs(view) else []),
         cells.numbers("Stage", "stage", write=cells.whole),
@@ -76,7 +76,9 @@ def stages_table(view: StiffnessView) -> Table:
     places, own = decimals_for([longest]), decimals_for(view.stages["tns"])
     fields = [
         cells.numbers("Stage", "stage", write=cells.whole),
-        cells.numbers("NSI", "nsi_mean", "mean over the images", places=places, longest=longest),
+        cells.numbers(
+            "NSI", "nsi_mean", f"mean over the {view.noun}", places=places, longest=longest
+        ),
         cells.numbers("TNS", "tns", "of this stage alone", places=own),
         cells.numbers("± se", "tns_se", "standard error", places=own),
         cells.words("State", "shape", "shape of the state", write=shape),
@@ -93,7 +95,7 @@ def labels_table(view: StiffnessView) -> Table:
     places = decimals_for([longest])
     fields = [
         cells.words("Label", "label"),
-        cells.numbers("Images", "samples", write=cells.whole),
+        cells.numbers(view.noun.capitalize(), "samples", write=cells.whole),
         cells.numbers("TNS", "tns", places=places, longest=longest),
         cells.numbers("± se", "tns_se", "standard error", places=places),
         cells.numbers("Accuracy", "accuracy", write=percent),
@@ -107,12 +109,12 @@ def relations_table(view: StiffnessView) -> Table:
         cells.words("Step", "step"),
         cells.words("With", "target", longest=60),
         *cells.coefficients(places=3),
-        cells.numbers("Images", "samples", write=cells.whole),
+        cells.numbers(view.noun.capitalize(), "samples", write=cells.whole),
         cells.words("Note", "note", write=cells.remark),
     ]
     note = (
-        "Correlation of a step's NSI with another value of the same image. Among many steps some p "
-        "is small by chance: “Holm” is p corrected for the number of steps."
+        f"Correlation of a step's NSI with another value of the same {view.noun[:-1]}. Among many "
+        "steps some p is small by chance: “Holm” is p corrected for the number of steps."
     )
     return cells.table("relations", "Relations", rows(view.relations), fields, note=note)
 
@@ -140,7 +142,8 @@ def steps_lines(view: StiffnessView) -> RichTable:
     places = decimals_for([longest])
     stiff = {row["step"] for row in stiffest_steps(view)}
     headings = ("mean", "median", "5–95 %", *(["incr."] if attention else []))
-    lines = Lines("NSI", headings, name=_NAME, bar=width, longest=longest)
+    names = [row["step"] for row in records]
+    lines = Lines("NSI", headings, steps=names, name=_NAME, bar=width, longest=longest)
     for order, (stage, members) in enumerate(groupby(records, key=lambda row: row["stage"])):
         if order:
             lines.table.add_section()

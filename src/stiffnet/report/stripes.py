@@ -180,7 +180,8 @@ def growth_table(growth: Growth) -> blocks.Table:
 def modules_lines(report: StripeReport) -> Table:
     """Return one row a module, with its score as a bar; `▲` marks the dearest to make constant."""
     headings = ("", "cost", "value", "sd", "input sd", "chan.")
-    lines = Lines("Score", headings, name=_NAME, bar=_BAR, longest=1.0)
+    names = [module.step for module in report.modules]
+    lines = Lines("Score", headings, steps=names, name=_NAME, bar=_BAR, longest=1.0)
     is_worst = _is(dearest(report))
     for row in rows(report.to_frame()):
         spreads = [row[key] for key in ("value_mean", "value_std_mean", "input_std_mean")]

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stiffnet.report.heat import colour_bar, grid, heat_layout
+from stiffnet.report.short_names import short_names
 from stiffnet.report.step_axis import add_spread, marker_size, step_layout, told_line
 from stiffnet.report.text import finite, number, percent, plot_text
 from stiffnet.report.theme import LIGHT, SCALE
@@ -80,7 +81,7 @@ def drift_figure(drift: Drift) -> go.Figure:
         title={"text": ""},
         tickmode="array",
         tickvals=list(range(len(steps))),
-        ticktext=[plot_text(step, longest=18) for step in steps],
+        ticktext=[plot_text(name) for name in short_names(steps, 18)],
     )
     return figure
 

@@ -14,7 +14,7 @@ from stiffnet.results.view import StiffnessView
 
 def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = None) -> go.Figure:
     """δ(M₁, M₂): the share of inputs with a step above both, which end at `extent`."""
-    figure = _surface(view, view.delta, 1.0, "of images", extent)
+    figure = _surface(view, view.delta, 1.0, f"of {view.noun}", extent)
     share = at_thresholds(view, view.delta, 1.0, 0.0)
     if share is not None:
         edge = {"color": LIGHT["ink"], "width": 2}
@@ -57,8 +57,10 @@ def surface_extent(views: Sequence[StiffnessView]) -> tuple[float, float]:
 def caption_samples(view: StiffnessView) -> str:
     """Say over which inputs the surfaces and the curves are."""
     if view.kept == view.samples:
-        return f"Over all {count(view.samples)} images."
-    return f"Over the {count(view.kept)} of {count(view.samples)} images whose values were kept."
+        return f"Over all {count(view.samples)} {view.noun}."
+    return (
+        f"Over the {count(view.kept)} of {count(view.samples)} {view.noun} whose values were kept."
+    )
 
 
 def _extent(view: StiffnessView) -> tuple[float, float]:

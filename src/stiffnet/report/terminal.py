@@ -1,6 +1,6 @@
 """What every result shows in eighty columns of a terminal: sentences, and a table with a bar."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.box import HORIZONTALS
@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from stiffnet.report.blocks import Table as Sheet
-from stiffnet.report.text import clean, finite, pieces
+from stiffnet.report.short_names import short_names
+from stiffnet.report.text import finite, pieces
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -29,7 +30,14 @@ class Lines:
     """A table for `rich` to print: a sign, a step's name, a bar for its measure, then numbers."""
 
     def __init__(
-        self, measure: str, headings: Iterable[str], *, name: int, bar: int, longest: float
+        self,
+        measure: str,
+        headings: Iterable[str],
+        *,
+        steps: Sequence[str],
+        name: int,
+        bar: int,
+        longest: float,
     ) -> None:
         self.table = Table(
             box=HORIZONTALS, padding=(0, 1, 0, 0), header_style="bold", show_edge=False
@@ -39,7 +47,8 @@ class Lines:
         self.table.add_column(measure, width=bar, no_wrap=True)
         for heading in headings:
             self.table.add_column(heading, justify="right", no_wrap=True)
-        self._name, self._bar, self._longest = name, bar, longest
+        self._names = dict(zip(steps, short_names(steps, name), strict=True))
+        self._bar, self._longest = bar, longest
 
     def add(
         self, step: str, value: object, numbers: Iterable[str], *, marked: bool, quiet: bool = False
@@ -52,7 +61,7 @@ class Lines:
             sign, colour, style = "○", "dim", "dim"
         self.table.add_row(
             Text(sign, style=colour),
-            Text(clean(step, longest=self._name), style=style),
+            Text(self._names[step], style=style),
             Text(bar(value, self._longest, self._bar), style=colour),
             *(Text(each, style=style) for each in numbers),
         )

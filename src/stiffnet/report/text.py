@@ -191,9 +191,13 @@ def shape(value: Any) -> str:
     return clean(value, longest=60)
 
 
-def images(many: int) -> str:
-    """Write how many images, with the noun."""
-    return counted(many, "image")
+def images(many: int, noun: str = "images") -> str:
+    """Write how many images, or what else the plural `noun` says, with the noun.
+
+    >>> images(1), images(2000, "sentences")
+    ('1 image', '2,000 sentences')
+    """
+    return counted(many, noun.removesuffix("s"))
 
 
 def counted(many: int, noun: str) -> str:

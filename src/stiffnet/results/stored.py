@@ -42,6 +42,8 @@ def read_step(row: dict[str, Any]) -> Step:
     for name in _SITES:
         fields = dict(row[name])
         fields["entries"] = fields.pop("fold")
+        tokens = fields.pop("tokens", None)
+        fields["tokens"] = None if tokens is None else tuple(tokens)
         sites[name] = Site(**fields)
     lists = {k: tuple(row[k]) for k in ("shape", "branch", "gates")}
     return Step(**{**row, **sites, **lists})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 GRID = 61  # points along each threshold of the surfaces
 CURVES = 4  # stiffest and calmest inputs shown
 _SAME = ("title", "tns", "tns_se", "tns_steps", "increment_total", "increment_total_se", "notes",
-         "samples", "accuracy", "top5")  # fmt: skip
+         "samples", "accuracy", "top5", "noun")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ class StiffnessView:
     relations: pd.DataFrame | None
     """Correlations with other values of a sample, as `StiffnessReport.relate` gives them."""
     top5: float | None = None
+    noun: str = "images"
+    """What was measured, in the plural."""
 
 
 def view_of(report: "StiffnessReport") -> StiffnessView:

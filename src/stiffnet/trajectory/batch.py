@@ -1,6 +1,7 @@
 """Reading a batch: inputs and labels, the arguments of a call, its samples, and its device."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,9 +11,20 @@ from stiffnet.errors import DataError
 from stiffnet.nested import mapped, tensors_in
 
 
+@dataclass(frozen=True)
+class OtherLabels:
+    """Labels that are not one class a sample: masks, tokens, boxes, numbers with fractions."""
+
+    what: str
+    """As far as it can be said in a few words."""
+
+
+Labels = Tensor | OtherLabels | None
+
+
 def limited(
     loader: Iterable[Any], limit: int | None, *, labelled: bool = True
-) -> Iterator[tuple[Any, Tensor | None]]:
+) -> Iterator[tuple[Any, Labels]]:
     """Inputs and labels of every batch until `limit` samples have come, the last one cut to fit.
 
     Args:
@@ -21,7 +33,7 @@ def limited(
         labelled: Labels matter; otherwise there are none, whatever the batches say.
 
     Raises:
-        DataError: If a batch is none, or its labels are not one class number a sample.
+        DataError: If a batch is none, or has not as many class numbers as samples.
     """
     left = limit
     for batch in loader:
@@ -31,7 +43,7 @@ def limited(
             continue
         if left is not None and size > left:
             inputs = resized(inputs, left)
-            labels = labels if labels is None else labels[:left]
+            labels = labels[:left] if isinstance(labels, Tensor) else labels
             size = left
         yield inputs, labels
         if left is not None:
@@ -40,11 +52,11 @@ def limited(
                 return
 
 
-def split(batch: Any, *, labelled: bool = True) -> tuple[Any, Tensor | None]:
+def split(batch: Any, *, labelled: bool = True) -> tuple[Any, Labels]:
     """Read one batch of a loader as inputs of a network and labels, if there are any.
 
     Raises:
-        DataError: If it is none, or its labels are not one class number a sample.
+        DataError: If it is none, or has not as many class numbers as samples.
     """
     if isinstance(batch, Mapping):
         inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
@@ -80,19 +92,25 @@ def _are_images(batch: Any) -> bool:
     )
 
 
-def _as_labels(labels: Any, samples: int) -> Tensor | None:
-    """Labels as one class number a sample, from a tensor, an array or a list."""
+def _as_labels(labels: Any, samples: int) -> Labels:
+    """Labels as one class number a sample, from a tensor, an array or a list, if they are that."""
     if labels is None:
         return None
     try:
         given = torch.as_tensor(labels).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
-        given = torch.empty(0)
-    if given.is_floating_point() or given.is_complex() or given.shape != (samples,):
+        return OtherLabels(f"a {type(labels).__name__}")
+    if given.is_floating_point() or given.is_complex():
+        return OtherLabels(f"{given.dtype} of shape {tuple(given.shape)}")
+    if given.shape == (samples, 1):
+        given = given[:, 0]
+    if given.ndim == 1 and len(given) != samples:
         raise DataError(
             f"The labels of {samples} samples are {given.dtype} of shape {tuple(given.shape)}. "
             "Give one whole class number for each sample, or no labels."
         )
+    if given.ndim != 1:
+        return OtherLabels(f"{given.dtype} of shape {tuple(given.shape)}")
     return given.long()
 
 

@@ -11,9 +11,11 @@ from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
+from stiffnet.sequences import Given, given_to, parameters_of, takes_tokens
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
+from stiffnet.trajectory.tokens import with_tokens, without_padding
 from stiffnet.trajectory.wrappers import eagerly, unwrap
 
 
@@ -72,6 +74,9 @@ def record(model: nn.Module, steps: Sequence[Step] | None = None) -> Iterator[Re
     hooks, buffers, gradients and random numbers are its own, also when a forward pass raises.
     Compiled modules run eagerly meanwhile.
 
+    Where the network is given an attention mask, norms are over the tokens that it says are there:
+    a sentence has the same norms by itself and padded in a batch.
+
     Args:
         model: The network; compiled, data-parallel and Fabric wrappers are looked through.
         steps: Its steps; found on the first batch if not given.
@@ -104,16 +109,27 @@ class _Norms(Recorder):
         self._known = steps is not None
         self._finding = False
         self._first: RemovableHandle | None = None
+        self._calls: list[RemovableHandle] = []
+        self._given: list[_Open] = []  # calls with tokens that run, the outermost first
 
     def __enter__(self) -> Self:
         super().__enter__()
-        if not self._known:  # on the model itself, because only such a hook sees keywords
+        takers = [module for module in self.paths if takes_tokens(module)]
+        sites = [site for step in self.steps for site in (step.state_at, step.rate_at)]
+        if not self._known or (takers and any(site.tokens is None for site in sites)):
+            # On the model itself, because only such a hook sees keywords.
             self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
+        for module in takers:
+            reader = _Reader(self._given, parameters_of(module))
+            self._calls += [
+                module.register_forward_pre_hook(reader.enter, with_kwargs=True),
+                module.register_forward_hook(reader.leave, always_call=True),
+            ]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self._first is not None:
-            self._first.remove()
+        for handle in (*self._calls, *([self._first] if self._first else [])):
+            handle.remove()
         super().__exit__(*error)
 
     def look_for(self, steps: Sequence[Step]) -> None:
@@ -122,12 +138,15 @@ class _Norms(Recorder):
         self._blocks = {place.module for place in self.sites if place.kind == "block"}
 
     def _find(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Find the steps on the first batch, then never be called again."""
+        """Find the steps, or where their tokens are, on the first batch; then never run again."""
         if self._finding:
             return
         self._finding = True
         try:
-            self.look_for(steps_of_call(model, args, kwargs))
+            if self._known:
+                self.look_for(with_tokens(model, self.steps, args, kwargs))
+            else:
+                self.look_for(steps_of_call(model, args, kwargs))
         finally:
             self._finding = False
         assert self._first is not None
@@ -138,6 +157,7 @@ class _Norms(Recorder):
         self._norms.clear()
         self._scales.clear()
         self._entered.clear()
+        self._given.clear()
         self._recording._newest = None
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -168,7 +188,9 @@ class _Norms(Recorder):
             self.hand_over(site, before if site.operand == 0 else after - before)
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
-        """Keep the norms of an operand, and let it go."""
+        """Keep the norms of an operand over all but padding, and let it go."""
+        if self._given and self._given[-1].padded:
+            value = without_padding(value, site, self._given[-1].call)
         self._norms[site] = sample_norms(value, axis=site.axis, entries=site.entries)
         self._scales[site] = abs(scale)
 
@@ -184,3 +206,29 @@ class _Norms(Recorder):
         increments = increments * increments.new_tensor(scales)
         self._recording._newest = Trajectory(self.steps, states, rates, increments)
         self._norms.clear()
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A call with token sequences that is running."""
+
+    call: Given
+    padded: bool
+
+
+class _Reader:
+    """Reads the token sequences of the calls of one module, as long as each runs."""
+
+    def __init__(self, opened: list[_Open], names: Sequence[str]) -> None:
+        self._opened, self._names = opened, names
+        self._mine: list[bool] = []
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = given_to(self._names, args, kwargs)
+        self._mine.append(call is not None)
+        if call is not None:
+            self._opened.append(_Open(call, call.padded))
+
+    def leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._mine and self._mine.pop() and self._opened:
+            self._opened.pop()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from stiffnet.errors import StepError
 from stiffnet.trajectory.functions import KINDS, name_of, operands_of
 from stiffnet.trajectory.module_stack import ModuleStack
-from stiffnet.trajectory.steps import Site, Step
+from stiffnet.trajectory.step import Site, Step
 
 
 class Place(NamedTuple):

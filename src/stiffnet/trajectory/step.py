@@ -18,6 +18,7 @@ class Site:
     dims: int  # number of axes of the value
     axis: int = 0  # which axis counts the samples
     entries: int = 1  # how many entries of that axis belong to one sample
+    tokens: tuple[int, ...] | None = None  # which axes count tokens; None: nobody has looked
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from stiffnet.trajectory.origins import StrangeSum
 from stiffnet.trajectory.rule import Found, passed_over, residual_additions
 from stiffnet.trajectory.stages import begins_a_stage
 from stiffnet.trajectory.step import Site as Site, Step as Step
+from stiffnet.trajectory.tokens import with_tokens
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
 from stiffnet.words import first_line
 
@@ -80,7 +81,7 @@ def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
         )
     made = [_step(a, b) for a, b in zip(found, other, strict=True)]
     shapes, axes = [s.shape for s in made], [s.state_at.axis for s in made]
-    return _in_stages(made, begins_a_stage(found, shapes, axes))
+    return with_tokens(model, _in_stages(made, begins_a_stage(found, shapes, axes)), args, kwargs)
 
 
 def _refuse_strangers(

@@ -1,0 +1,166 @@
+"""The token sequences that a call is given: their lengths, and which of their tokens are padding.
+
+The arguments are known by the names that the transformers library gives them: ``input_ids`` or
+``inputs_embeds``, ``attention_mask``, and the same with ``decoder_`` before it. In a call within a
+call the inner one is nearer to the values: the decoder of an encoder-decoder network is given its
+own tokens and its own mask.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stiffnet.errors import StepError
+
+MASK = "attention_mask"
+TOKENS = ("input_ids", "inputs_embeds")
+CACHE = "past_key_values"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One sequence of a call."""
+
+    length: int
+    mask: Tensor | None
+    """(samples, length), True for a token and False for padding; None where no mask was given."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The sequences that one call was given."""
+
+    sequences: tuple[Tokens, ...]
+    cached: bool = False
+    """The tokens go on from earlier ones, whose keys and values come in a cache."""
+
+    @property
+    def padded(self) -> bool:
+        """Whether there is any padding; asks the device."""
+        masks = (tokens.mask for tokens in self.sequences)
+        return any(mask is not None and not bool(mask.all()) for mask in masks)
+
+    def without_full_masks(self) -> "Given":
+        """Return the same without masks that say nothing is padding; asks the device."""
+        return replace(
+            self,
+            sequences=tuple(
+                replace(tokens, mask=None)
+                if tokens.mask is not None and bool(tokens.mask.all())
+                else tokens
+                for tokens in self.sequences
+            ),
+        )
+
+    def mask_for(self, samples: int, length: int) -> Tensor | None:
+        """Return the mask of the one sequence of this length; None where it has none.
+
+        Raises:
+            StepError: If there is no such sequence, or two that differ in their masks.
+        """
+        if all(tokens.mask is None for tokens in self.sequences):
+            return None
+        fitting = [tokens.mask for tokens in self.sequences if tokens.length == length]
+        if not fitting:
+            lengths = " and ".join(str(tokens.length) for tokens in self.sequences)
+            raise StepError(
+                f"there are {length} positions where the call has {lengths} tokens, so that it is "
+                "not known which of them are padding"
+            )
+        masks = [mask for mask in fitting if mask is not None]
+        if masks and len(fitting) > 1:
+            raise StepError(
+                f"two sequences of the call have {length} tokens, and it is not known whose "
+                "padding counts here"
+            )
+        mask = masks[0] if masks else None
+        if mask is not None and len(mask) != samples:
+            raise StepError(f"an attention mask for {len(mask)} samples was given with {samples}")
+        return mask
+
+
+def parameters_of(module: nn.Module) -> tuple[str, ...]:
+    """Names of the arguments of a module's `forward`; none where Python cannot tell."""
+    own = vars(module).get("forward")  # put in by somebody, as accelerate does
+    return _parameters(type(module).forward)[1:] if own is None else _parameters(own)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
+
+
+def takes_tokens(module: nn.Module) -> bool:
+    """Whether a module's `forward` has an argument for an attention mask."""
+    return any(name.endswith(MASK) for name in parameters_of(module))
+
+
+def named(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Arguments of a call with their names; those in a dictionary by its keys.
+
+    >>> dict(named(["x", "y"], [1, {"z": 2}], {"w": 3}))
+    {'x': 1, 'z': 2, 'w': 3}
+    """
+    unnamed = [""] * max(0, len(args) - len(names))
+    for name, value in [*zip([*names, *unnamed], args, strict=False), *kwargs.items()]:
+        if isinstance(value, Mapping):
+            yield from named((), (), value)
+        else:
+            yield name, value
+
+
+def given_to(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Given | None:
+    """Read the sequences of a call; None if it is not given any.
+
+    Args:
+        names: Of the module's arguments, in order.
+        args: Positional arguments of the call.
+        kwargs: Keyword arguments of the call.
+    """
+    call = dict(named(names, args, kwargs))
+    found = []
+    for prefix in dict.fromkeys(name.removesuffix(MASK) for name in names if name.endswith(MASK)):
+        tokens = next((t for n in TOKENS if (t := _rows(call.get(prefix + n))) is not None), None)
+        mask = call.get(prefix + MASK)
+        if tokens is None and (prefix or mask is None):
+            continue
+        if mask is not None and not _is_padding_mask(mask):
+            return None
+        counted: Any = mask if tokens is None else tokens
+        length = counted.shape[1]
+        if mask is not None and mask.shape[1] < length:
+            return None
+        # A mask that is longer is one of the tokens in the cache, too.
+        found.append(Tokens(length, None if mask is None else mask[:, -length:] != 0))
+    if not found:
+        return None
+    return Given(tuple(found), cached=_holds_tokens(call.get(CACHE)))
+
+
+def _rows(value: Any) -> Tensor | None:
+    return value if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[1] else None
+
+
+def _is_padding_mask(mask: Any) -> bool:
+    """Whether it has one number a token, and none that is added to scores, such as -inf."""
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        return False
+    return not mask.is_floating_point() or torch.compiler.is_compiling() or bool((mask >= 0).all())
+
+
+def _holds_tokens(cache: Any) -> bool:
+    """Whether a cache of keys and values has tokens in it already."""
+    if cache is None:
+        return False
+    length = getattr(cache, "get_seq_length", None)
+    return bool(length()) if callable(length) else True
