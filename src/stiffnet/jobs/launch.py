@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from stiffnet.errors import StiffnetError, StorageError
 from stiffnet.jobs.row_run import Order, run_row
 
+SHARED = {"timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "name"}
 WARM = ["stiffnet.jobs.study_rows"]  # imported once, in the process that the others are forked from
 
 
@@ -151,10 +152,7 @@ the permissions of the folder.')
 
 def _parameters(settings: Mapping[str, str]) -> dict[str, Any]:
     """Parameters for submitit: those of every cluster as they are, others as SLURM's own."""
-    shared = {
-        "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node", "name",
-    }  # fmt: skip
     return {
-        (key if key in shared else f"slurm_{key}"): int(value) if value.isdecimal() else value
+        (key if key in SHARED else f"slurm_{key}"): int(value) if value.isdecimal() else value
         for key, value in settings.items()
     }

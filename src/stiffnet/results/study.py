@@ -63,6 +63,8 @@ class Comparison:
     group: str
     sentence: str
     """What was claimed of the two."""
+    metric: str
+    """What was compared; nothing where it is the order of the rows by two metrics."""
     verdict: str
     why: str
     seeds: int
@@ -138,7 +140,7 @@ class StudyReport(Record):
         )
 
     def summary(self) -> pd.DataFrame:
-        """One row a group and row: the metric's mean and deviation over seeds, and the published."""
+        """One row a group and row: mean and deviation of the metric, and what was published."""
         known = {(group, row): value for group, row, value in self.published}
         lines = []
         for group, row, given in self.rows:

@@ -55,6 +55,7 @@ def _judged(judge: Judge, study: Study, lines: Sequence[Line], printed: Printed)
     return Comparison(
         group,
         sentence(judge, metric),
+        "" if judge.how == "ranks" else metric,
         **asdict(found) | {"verdict": found.verdict.value},
         published=_published(judge, group, printed) if shown else None,
     )

@@ -11,10 +11,10 @@ from stiffnet.registry import unknown
 
 PAPERS = {
     "stepnet": "Understanding Self-attention Mechanism via Dynamical System Perspective",
-    "blockstiff": "Block-level stiffness analysis of residual networks",
+    "blocks": "Block-level stiffness analysis of residual networks",
     "asr": "ASR: Attention-alike Structural Re-parameterization",
 }
-"""Titles, by the first word of a table's name."""
+"""Titles, by the first word of a study's name."""
 
 
 def published(table: str) -> pd.DataFrame:

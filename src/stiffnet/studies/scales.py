@@ -105,5 +105,5 @@ def on_datasets(
 
 
 def _defaults(scale: str, given: Mapping[str, Settings]) -> dict[str, Settings]:
-    looks: dict[str, Settings] = {kind: _LOOKS[scale] for kind in ("measure", "stripes", "freeze")}
+    looks: dict[str, Settings] = dict.fromkeys(("measure", "stripes", "freeze"), _LOOKS[scale])
     return {**looks, "growth": {"limit": _GROWTH[scale]}, **given}

@@ -1,10 +1,10 @@
 """Whether a claim held, was refuted or is undecided: computed from seeds by a stated test.
 
-A comparison is judged by the two-sided 95 % interval of its mean over seeds, by Student's t (paired:
-both sides were trained from the same seeds). It held if the whole interval lies on the claim's
-side, it is refuted if the whole interval lies on the other side, and else it is undecided; with
-fewer than three seeds it is always undecided. Three seeds show only what is large: the interval
-reaches 2.5 standard deviations to both sides of the mean.
+A comparison is judged by the two-sided 95 % interval of its mean over seeds, by Student's t
+(paired: both sides were trained from the same seeds). It held if the whole interval lies on the
+claim's side, it is refuted if the whole interval lies on the other side, and else it is undecided;
+with fewer than three seeds it is always undecided. Three seeds show only what is large: the
+interval reaches 2.5 standard deviations to both sides of the mean.
 
 A study held if all of its comparisons held. It is refuted if one is refuted at 5 % divided by the
 number of comparisons, so that at most one study in twenty is refuted by chance.
