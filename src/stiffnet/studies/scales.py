@@ -69,7 +69,7 @@ def look(kind: str, of: Job, **settings: object) -> Job:
 
 
 def scales(
-    like: Keys, paper: Sequence[Group], *, small_without: Sequence[str] = ()
+    like: Keys, paper: Sequence[Group], *, small_without: Sequence[str] = (), deep: bool = False
 ) -> dict[str, Scale]:
     """Return the three scales of a study.
 
@@ -77,15 +77,22 @@ def scales(
         like: Which part of the published table stands beside the two small scales.
         paper: The published settings.
         small_without: Labels of rows that are left out at scale ``small``, for their cost.
+        deep: Whether the two small scales need a network with more steps in a stage than two that
+            count: a ResNet-56.
     """
+    title = "ResNet-56" if deep else "ResNet-20"
+    own: dict[str, Settings] = {"train": {"model": "resnet56_cifar"}} if deep else {}
+    times = 3.0 if deep else 1.0
     return {
         "demo": Scale(
-            (Group("ResNet-20 on digits", {}, like),), _defaults("demo", _DEMO), DEMO_MINUTES
+            (Group(f"{title} on digits", own, like),),
+            _defaults("demo", _DEMO),
+            {kind: times * minutes for kind, minutes in DEMO_MINUTES.items()},
         ),
         "small": Scale(
-            (Group("ResNet-20 on CIFAR-10", {}, like),),
+            (Group(f"{title} on CIFAR-10", own, like),),
             _defaults("small", _SMALL),
-            SMALL_MINUTES,
+            {kind: times * minutes for kind, minutes in SMALL_MINUTES.items()},
             leave_out=tuple(small_without),
         ),
         "paper": Scale(tuple(paper), _defaults("paper", _PAPER)),

@@ -13,7 +13,9 @@ STUDY = Study(
     metric="few",
     unit="thresholds with at most 10 % stiff steps, %",
     judges=tuple(higher(name, 50.0) for name in MODULES),
-    scales=scales({}, on_datasets("CIFAR100", "STL10")),
+    scales=scales(
+        {}, on_datasets("CIFAR100", "STL10"), small_without=("eca", "stepnet"), deep=True
+    ),
     notes=(
         "Thresholds are those of the grid that the page on stiffness draws, as far as any step "
         "reaches them. Where a network has few steps, one of them is more than 10 %.",

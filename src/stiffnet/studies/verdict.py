@@ -18,7 +18,8 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import stdtr, stdtrit
+from scipy.stats import rankdata
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
@@ -116,7 +117,7 @@ def correlated(x: npt.ArrayLike, y: npt.ArrayLike, sign: int) -> Finding:
     if networks < LEAST_NETWORKS:
         why = f"{networks} networks are too few to rank; {LEAST_NETWORKS} are needed."
         return Finding(Verdict.UNDECIDED, why, seeds)
-    ranks = [stats.rankdata(each.mean(axis=1)) for each in (xs, ys)]
+    ranks = [rankdata(each.mean(axis=1)) for each in (xs, ys)]
     if any(np.ptp(each) == 0 for each in ranks):
         return Finding(Verdict.UNDECIDED, "One of the two is the same for all networks.", seeds)
     rho = float(np.corrcoef(*ranks)[0, 1])
@@ -196,15 +197,19 @@ def _is_flat(values: npt.NDArray[np.float64]) -> bool:
 
 
 def _interval(values: npt.NDArray[np.float64]) -> tuple[float, float, float, float]:
-    mean, error = float(values.mean()), float(stats.sem(values))
-    reach = float(stats.t.ppf(1 - LEVEL / 2, len(values) - 1)) * error
-    p = 2 * float(stats.t.sf(abs(mean) / error, len(values) - 1))
-    return mean, mean - reach, mean + reach, p
+    """Mean, both ends of its interval, and p of a mean of zero, by Student's t."""
+    mean, error, freedom = float(values.mean()), _error(values), len(values) - 1
+    reach = float(stdtrit(freedom, 1 - LEVEL / 2)) * error
+    return mean, mean - reach, mean + reach, 2 * float(stdtr(freedom, -abs(mean) / error))
+
+
+def _error(values: npt.NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def _beyond(values: npt.NDArray[np.float64], margin: float) -> float:
     distance = abs(float(values.mean())) - margin
-    return float(stats.t.sf(distance / float(stats.sem(values)), len(values) - 1))
+    return float(stdtr(len(values) - 1, -distance / _error(values)))
 
 
 def _permuted(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
