@@ -277,7 +277,7 @@ def test_slurm_is_refused_in_a_sentence_where_there_is_none(tmp_path):
 
 
 def test_data_that_nobody_said_the_place_of_are_asked_for(tmp_path):
-    with pytest.raises(DataError, match="needs cifar10. Say where with `--data cifar10:DIR`"):
+    with pytest.raises(DataError, match=r"needs cifar10\. Say where with `--data cifar10:DIR`"):
         named("stepnet-table1", scale="small", out=tmp_path)
     with pytest.raises(DataError, match="does not say where"):
         named("stepnet-table1", scale="small", out=tmp_path, data=["cifar10"])
@@ -306,8 +306,8 @@ def test_an_address_depends_on_what_determines_the_row_and_on_nothing_else():
         assert address(**other) != base
 
 
-TINY = {"recipe": "quick", "model": "resnet20_cifar", "data": "generated:40", "epochs": 3, "seed": 3,
-        "batch_size": 20, "image_size": 8}  # fmt: skip
+TINY = {"recipe": "quick", "model": "resnet20_cifar", "data": "generated:40", "epochs": 3,
+        "seed": 3, "batch_size": 20, "image_size": 8}  # fmt: skip
 
 
 class Ends(Audience):

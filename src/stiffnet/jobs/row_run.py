@@ -69,10 +69,11 @@ def run_row(order: Order) -> StudyRow:
         known = store.finished(row.address)
         if known is not None:
             return known
-        began = time.perf_counter()
+        began, computed = time.perf_counter(), time.process_time()
         values, error = _values(order, store)
         facts = {
             "seconds": f"{time.perf_counter() - began:.1f}",
+            "seconds of computing": f"{time.process_time() - computed:.1f}",
             "versions": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, {_device()}",

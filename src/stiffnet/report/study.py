@@ -75,7 +75,7 @@ def answer(reports: Sequence[StudyReport]) -> str:
     counts = Counter(report.verdict for report in reports)
     told = [strong(f"{count(counts[word])} {word}") for word in ORDER if counts[word]]
     failed = sum(len(report.failed) for report in reports)
-    lost = f" {count(failed)} rows failed." if failed else ""
+    lost = f" {'One row' if failed == 1 else f'{count(failed)} rows'} failed." if failed else ""
     papers = len({report.paper for report in reports})
     of = "a paper" if papers == 1 else f"{count(papers)} papers"
     return f"Of {count(len(reports))} claims of {of}, run again here: {listed(told)}.{lost}"
