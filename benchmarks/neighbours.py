@@ -2,7 +2,12 @@
 
 import statistics
 
-from stiffnet.observe.turns import Pass, beside as beside, seconds, warm_seconds as warm_seconds
+from stiffnet.observe.turns import (
+    Pass,
+    beside as beside,
+    seconds as seconds,
+    warm_seconds as warm_seconds,
+)
 
 
 def against(ours: Pass, theirs: Pass, turns: int) -> float:

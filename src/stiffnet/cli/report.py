@@ -12,16 +12,17 @@ def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...",
-            help="Result files, runs, and folders that hold such.",
+            metavar="PATH",
+            help="A result file, a run, or a folder of such; any number of them.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write.")] = Path("report.html"),
-    heading: Annotated[str, typer.Option(metavar="TEXT", help="What the page is called.")] = "",
+    heading: Annotated[str, typer.Option(metavar="TITLE", help="What the page is called.")] = "",
 ) -> None:
-    """Write one page from runs, measurements, spectra, stripes, folds, equations and studies.
+    """Write one page from any number of results.
 
-    The page carries everything that it shows. Every picture can be saved from it, as PNG or with
+    Results are runs, measurements, spectra, stripes, folds, equations and studies. The page carries
+    everything that it shows. Every picture can be saved from it, as PNG or with
     its numbers as CSV.
     """
     from stiffnet.jobs.report import report as job

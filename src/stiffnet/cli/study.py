@@ -57,7 +57,7 @@ def study(
         Path, typer.Option(metavar="DIR", help="Folder for rows, records and the page.")
     ] = Path("studies"),
 ) -> None:
-    """Run a table or figure of the papers again, and judge what it claims.
+    """Run a study of the papers again, and judge what it claims.
 
     Rows that are finished are never computed again, so that the same command continues after a
     kill, and tries again what failed. Ends with code 1 if a row failed; the others are kept.

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,18 @@ from stiffnet.train.run_folder import RunFolder
 from stiffnet.words import listed
 
 MOST = 10_000  # files that are looked at
-RECORDS = {kind.KIND: kind for kind in KINDS if issubclass(kind, Record)}
+
+
+def _saved(kinds: Iterable[type]) -> Iterator[type[Record]]:
+    """Yield the kinds that have files: those that have a name, and not what they derive from."""
+    for kind in kinds:
+        if issubclass(kind, Record) and hasattr(kind, "KIND"):
+            yield kind
+        else:
+            yield from _saved(kind.__subclasses__())
+
+
+RECORDS = {kind.KIND: kind for kind in _saved(KINDS)}
 """Kinds of results by what their files say that they are."""
 FACTS = ("model", "attention", "data", "seed", "epochs", "batch_size", "learning_rate", "schedule")
 FIRST = (StudyReport, TrainingLog)  # on the page, in this order; then the others as they come

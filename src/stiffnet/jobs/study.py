@@ -187,32 +187,31 @@ def _computed(
     watcher: Watcher,
 ) -> dict[str, StudyRow]:
     """Compute what is not there yet; what failed before is tried again."""
-    rows = {address: row for address in plan.rows if (row := store.finished(address))}
+    rows: dict[str, StudyRow] = {}
+    for address in plan.rows:
+        known = store.finished(address)
+        if known is not None:
+            rows[address] = known
     waiting = {address: row for address, row in plan.rows.items() if address not in rows}
     threads = 1 if isinstance(launcher, LocalProcesses) else 0
-
-    def order(row: PlannedRow) -> Order:
-        place = plan.data.get(row.address, "")
-        return Order(str(store.root), row, tasks[row.kind], place, command, threads)
-
     with watcher.progress("rows of studies", len(plan.rows)) as advance, _ending() as running:
         advance(len(rows))
         while waiting or running:
             for row in _ready(waiting, rows, running, launcher.slots):
+                place = plan.data[row.address]
+                order = Order(str(store.root), row, tasks[row.kind], place, command, threads)
+                running[row.address] = launcher.start(order)
                 del waiting[row.address]
-                running[row.address] = launcher.start(order(row))
-            for row in _hopeless(waiting, rows):
-                del waiting[row.address]
-                lost = next(need for need in row.needs if need in rows and rows[need].error)
-                reason = f"it is made from another row, which failed: {rows[lost].error}"
-                rows[row.address] = _failure(row, reason)
-                advance(1)
+            ended = _hopeless(waiting, rows)
             for address in [each for each, started in running.items() if started.done()]:
-                started = running.pop(address)
-                row = plan.rows[address]
-                rows[address] = store.read(address) or _failure(row, started.reason())
-                if rows[address].error:
-                    watcher.note(f"{address} failed: {rows[address].error}")
+                left = store.read(address)
+                reason = running.pop(address).reason()
+                ended.append(left or _failure(plan.rows[address], reason))
+            for found in ended:
+                waiting.pop(found.address, None)
+                rows[found.address] = found
+                if found.error:
+                    watcher.note(f"{found.address} failed: {found.error}")
                 advance(1)
             if running:
                 time.sleep(launcher.patience)
@@ -250,8 +249,15 @@ def _ready(
     return able[:1]
 
 
-def _hopeless(waiting: Mapping[str, PlannedRow], rows: Mapping[str, StudyRow]) -> list[PlannedRow]:
-    return [row for row in waiting.values() if any(n in rows and rows[n].error for n in row.needs)]
+def _hopeless(waiting: Mapping[str, PlannedRow], rows: Mapping[str, StudyRow]) -> list[StudyRow]:
+    """Rows that cannot be computed, because one that they are made from has failed."""
+    found = []
+    for row in waiting.values():
+        lost = [rows[need] for need in row.needs if need in rows and rows[need].error]
+        if lost:
+            reason = f"it is made from another row, which failed: {lost[0].error}"
+            found.append(_failure(row, reason))
+    return found
 
 
 def _failure(row: PlannedRow, reason: str) -> StudyRow:

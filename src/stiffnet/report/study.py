@@ -55,7 +55,8 @@ def parts(given: Given) -> list[blocks.Part]:
 
 def terminal(report: StudyReport) -> RenderableType:
     """Return what a terminal shows of a study."""
-    title = Text(f"{clean(report.name)}, {clean(report.locator)}: {clean(report.claim)}", "bold")
+    said = f"{report.name}, {report.locator}: {report.claim} ({report.unit})"
+    title = Text(clean(said), "bold")
     failed = [
         Text(f"Failed: {clean(line.row)}, seed {line.seed}: {clean(line.error)}")
         for line in report.failed
@@ -108,9 +109,10 @@ def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Tab
     fields = [
         cells.words("Study", "study"),
         cells.words("Verdict", "verdict"),
-        cells.words("Scale", "scale"),
         cells.words("Claim", "claim", longest=400),
     ]
+    if len({report.scale for report in reports}) > 1:
+        fields.insert(2, cells.words("Scale", "scale"))
     return cells.table(
         "studies", "All studies", records, fields, opened=True,
         marked=lambda row: row["verdict"] == "held",
@@ -118,7 +120,9 @@ def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Tab
 
 
 def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
+    told = f"{clean(report.unit)}: mean ± standard deviation over seeds."
     shown: list[blocks.Block] = [blocks.Words(verdict(report), "verdict")]
+    shown.append(blocks.Words(told[:1].upper() + told[1:], "note"))
     for title, table in _sheets(report):
         shown += [blocks.Title(title), table] if title else [table]
     differences = [
@@ -163,7 +167,7 @@ def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
 def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
     columns = [
         blocks.Column(clean(group, longest=60), numeric=False),
-        blocks.Column(f"measured: {clean(report.unit, longest=60)}"),
+        blocks.Column("measured"),
         blocks.Column("seeds"),
     ]
     known = bool(rows["published"].notna().any())
@@ -193,7 +197,7 @@ def _comparisons(report: StudyReport) -> blocks.Table:
             "interval": _interval(made),
             "published": made.published,
             "p": made.p,
-            "why": made.why,
+            "why": "" if made.low is not None else made.why,
         }
         for made in report.comparisons
     ]
@@ -204,8 +208,9 @@ def _comparisons(report: StudyReport) -> blocks.Table:
         cells.words("95 % interval", "interval"),
         cells.numbers("Published", "published", "the published difference"),
         cells.numbers("p", "p", write=cells.p_value),
-        cells.words("Why", "why", write=cells.remark),
     ]
+    if any(record["why"] for record in records):
+        fields.append(cells.words("Why", "why", write=cells.remark))
     if len({made.group for made in report.comparisons}) > 1:
         fields.insert(1, cells.words("Setting", "group"))
     note = "Each by a two-sided test at 5 %; see how to read this, below."
@@ -229,7 +234,7 @@ def _failures(report: StudyReport) -> blocks.Table:
 def _tables(report: StudyReport) -> list[blocks.Table]:
     """Every row and seed, with all of its numbers."""
     frame = report.to_frame()
-    values = [column for column in frame if column not in ("group", "row", "seed", "error")]
+    values = [str(column) for column in frame if column not in ("group", "row", "seed", "error")]
     fields = [
         cells.words("Row", "row"),
         cells.words("Setting", "group"),

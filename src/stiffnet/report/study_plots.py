@@ -81,7 +81,7 @@ def curves_figure(report: StudyReport) -> go.Figure:
             for group, row, lines in report.rows]  # fmt: skip
     known = [(name, [line for line in lines if y in line.values]) for name, lines in rows]
     known = [(name, lines) for name, lines in known if lines]
-    longest = max((lines[0].values[x] for _, lines in known), key=len, default=[])
+    longest: list[str] = max((lines[0].values[x] for _, lines in known), key=len, default=[])
     layout = step_layout(longest, plot_text(report.picture["y_title"]))
     figure = go.Figure(layout=layout)
     for i, (name, lines) in enumerate(known):

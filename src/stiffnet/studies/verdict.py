@@ -117,18 +117,18 @@ def correlated(x: npt.ArrayLike, y: npt.ArrayLike, sign: int) -> Finding:
     if networks < LEAST_NETWORKS:
         why = f"{networks} networks are too few to rank; {LEAST_NETWORKS} are needed."
         return Finding(Verdict.UNDECIDED, why, seeds)
-    ranks = [rankdata(each.mean(axis=1)) for each in (xs, ys)]
-    if any(np.ptp(each) == 0 for each in ranks):
+    first, second = rankdata(xs.mean(axis=1)), rankdata(ys.mean(axis=1))
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
         return Finding(Verdict.UNDECIDED, "One of the two is the same for all networks.", seeds)
-    rho = float(np.corrcoef(*ranks)[0, 1])
-    p = _permuted(*ranks)
+    rho = float(np.corrcoef(first, second)[0, 1])
+    p = _permuted(first, second)
     known = p <= LEVEL
     verdict = Verdict.UNDECIDED
     if known:
         verdict = Verdict.HELD if rho * sign > 0 else Verdict.REFUTED
     said = "which chance does in" if not known else "which chance gives in only"
     why = (
-        f"Spearman's ρ of {networks} networks, each a mean of {seeds} seeds, is {rho:+.2f}, "
+        f"Spearman's ρ of {networks} networks, each a mean of {seeds} seeds, is {_signed(rho, 2)}, "
         f"{said} {100 * p:.2g} % of all orders."
     )
     return Finding(verdict, why, seeds, rho, p=p)
@@ -231,7 +231,12 @@ def _too_few(seeds: int) -> str:
 def _told(values: npt.NDArray[np.float64], low: float, side: str) -> str:
     mean = float(values.mean())
     digits = max(0, 1 - math.floor(math.log10(mean - low)))
+    centre, left, right = (_signed(each, digits) for each in (mean, low, 2 * mean - low))
     return (
-        f"The mean of {len(values)} seeds is {mean:+.{digits}f}, and its 95 % interval, "
-        f"{low:+.{digits}f} to {2 * mean - low:+.{digits}f}, {side}."
+        f"The mean of {len(values)} seeds is {centre}, and its 95 % interval, {left} to {right}, "
+        f"{side}."
     )
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
