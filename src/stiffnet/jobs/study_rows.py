@@ -146,12 +146,14 @@ def growth(work: Work) -> Values:
 def speed(work: Work) -> Values:
     """Time passes of a network with a module between passes of it without one."""
     given = work.settings
-    images = torch.rand(given["batch_size"], 3, given["image_size"], given["image_size"])
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    shape = (given["batch_size"], 3, given["image_size"], given["image_size"])
+    images = torch.rand(shape, device=device)
     rounds: list[float] = []
     plain: list[float] = []
     for turn in range(given["rounds"]):  # each with networks made anew
         bare, gated = (
-            create_model(given["model"], num_classes=10, attention=attention, seed=turn)
+            create_model(given["model"], num_classes=10, attention=attention, seed=turn).to(device)
             for attention in (None, given["attention"])
         )
         times, found = beside(
@@ -214,7 +216,10 @@ def _on_steps(attention: str, on: Mapping[str, Any], work: Work) -> str:
 def _pass(model: nn.Module, images: torch.Tensor) -> Callable[[], object]:
     def run_once() -> object:
         with plain_run(model):
-            return model(images)
+            output = model(images)
+        if images.is_cuda:
+            torch.cuda.synchronize()
+        return output
 
     return run_once
 

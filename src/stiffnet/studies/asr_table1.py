@@ -16,7 +16,9 @@ STUDY = Study(
         "asr_table1", "fps_drop_pct", {name: {"attention": text} for name, text in MODULES.items()}
     ),
     judges=tuple(higher(name, 0.0) for name in MODULES),
-    scales=scales({"dataset": "CIFAR100"}, on_datasets("CIFAR100")),
+    scales=scales(
+        {"dataset": "CIFAR100"}, on_datasets("CIFAR100"), title="ResNet-164, images of 32 pixels"
+    ),
     notes=(
         "Passes with a module are timed between passes without one, on networks that are made anew "
         "in every round; a seed is a repetition. The paper timed a GPU.",

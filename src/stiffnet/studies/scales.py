@@ -27,7 +27,7 @@ _DEMO: dict[str, Settings] = {
         "crop": "none",
         "flip": False,
     },
-    "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 16, "rounds": 3},
+    "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 16, "rounds": 5},
 }
 _SMALL: dict[str, Settings] = {
     "train": {"recipe": "quick", "model": "resnet20_cifar", "data": "cifar10"},
@@ -40,12 +40,12 @@ _PAPER: dict[str, Settings] = {
 _GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed for
 
 DEMO_MINUTES = {
-    "train": 0.2,
-    "measure": 0.1,
-    "freeze": 0.1,
-    "stripes": 0.1,
-    "growth": 0.2,
-    "speed": 0.8,
+    "train": 0.07,
+    "measure": 0.02,
+    "freeze": 0.02,
+    "stripes": 0.02,
+    "growth": 0.05,
+    "speed": 0.2,
 }
 SMALL_MINUTES = {
     "train": 40.0,
@@ -69,7 +69,12 @@ def look(kind: str, of: Job, **settings: object) -> Job:
 
 
 def scales(
-    like: Keys, paper: Sequence[Group], *, small_without: Sequence[str] = (), deep: bool = False
+    like: Keys,
+    paper: Sequence[Group],
+    *,
+    small_without: Sequence[str] = (),
+    deep: bool = False,
+    title: str = "",
 ) -> dict[str, Scale]:
     """Return the three scales of a study.
 
@@ -79,18 +84,22 @@ def scales(
         small_without: Labels of rows that are left out at scale ``small``, for their cost.
         deep: Whether the two small scales need a network with more steps in a stage than two that
             count: a ResNet-56.
+        title: What the two small scales are called, where nothing is trained.
     """
-    title = "ResNet-56" if deep else "ResNet-20"
+    network = "ResNet-56" if deep else "ResNet-20"
     own: dict[str, Settings] = {"train": {"model": "resnet56_cifar"}} if deep else {}
+    longer = {"train": {**own["train"], "epochs": 6}} if deep else {}  # three are too few for it
     times = 3.0 if deep else 1.0
     return {
         "demo": Scale(
-            (Group(f"{title} on digits", own, like),),
+            (Group(title or f"{network} on digits", longer, like),),
             _defaults("demo", _DEMO),
-            {kind: times * minutes for kind, minutes in DEMO_MINUTES.items()},
+            {kind: 2 * times * minutes for kind, minutes in DEMO_MINUTES.items()}
+            if deep
+            else DEMO_MINUTES,
         ),
         "small": Scale(
-            (Group(f"{title} on CIFAR-10", own, like),),
+            (Group(title or f"{network} on CIFAR-10", own, like),),
             _defaults("small", _SMALL),
             {kind: times * minutes for kind, minutes in SMALL_MINUTES.items()},
             leave_out=tuple(small_without),
