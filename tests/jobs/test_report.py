@@ -81,6 +81,8 @@ def test_nothing_to_show_is_a_sentence_and_writes_nothing(tmp_path):
     for path in ("empty", "text.json"):
         with pytest.raises(DataError, match=r"There is nothing to show in .*Give runs, or files"):
             report([tmp_path / path], out=tmp_path / "page.html")
+    with pytest.raises(DataError, match=r"ends in \.html"):
+        report([tmp_path], out=tmp_path / "page.pdf")
     with pytest.raises(FileNotFoundError):
         report([tmp_path / "missing"], out=tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()

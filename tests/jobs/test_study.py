@@ -29,7 +29,7 @@ PLAIN = {"low": job(1.0), "high": job(2.0)}
 class Here:
     """Computes rows in this process, one after the other, and may be ended at one of them."""
 
-    slots, patience = 1, 0.0
+    slots, patience, crowded = 1, 0.0, True
 
     def __init__(self, last=10**9):
         self.left, self.started = last, []
@@ -268,6 +268,38 @@ def test_submitit_computes_rows_as_it_would_for_slurm(root):
     ]
     [line] = done.reports[0].failed
     assert "ended as" in line.error
+
+
+def test_rows_that_time_something_run_last_and_alone_on_a_shared_machine(root, monkeypatch):
+    monkeypatch.setattr("stiffnet.jobs.study.ALONE", {"alone"})
+    tasks = TASKS | {"alone": fake_rows.number}
+    rows = {"timed": job(1.0, "alone"), **PLAIN}
+    together = []
+
+    class Slow(Here):
+        """Says only at the second look that a row is done."""
+
+        def __init__(self, crowded):
+            super().__init__()
+            self.slots, self.crowded, self.looks = 9, crowded, 0
+
+        def start(self, order):
+            super().start(order)
+            together.append(self.looks)
+            return self
+
+        def done(self):
+            self.looks += 1
+            return self.looks % 2 == 0
+
+    kinds = {}
+    for crowded in (True, False):
+        launcher, together = Slow(crowded), []
+        ran([study(rows)], root / str(crowded), launcher, tasks=tasks)
+        kinds[crowded] = [address.partition("-")[0] for address in launcher.started]
+        assert (len(set(together)) == 1) is not crowded
+    assert kinds[True] == ["number"] * 6 + ["alone"] * 3
+    assert kinds[False] == ["alone"] * 3 + ["number"] * 6
 
 
 def test_slurm_is_refused_in_a_sentence_where_there_is_none(tmp_path):

@@ -1,11 +1,14 @@
 """Pages of studies and runs: every claim with its verdict, every number beside the published."""
 
+import base64
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from report import study_cases as cases
 from report.parsed import Parsed
+from stiffnet.report.frame import json_block
 from stiffnet.report.page import page as drawn
 from stiffnet.report.study import answer
 from stiffnet.report.text import plain
@@ -117,3 +120,15 @@ def test_a_page_of_many_runs_and_rows_stays_small():
     page = drawn([cases.study(rows=rows, seeds=5), *logs], heading="x")
     assert len(page) < 10e6
     assert "first 24 of 60 runs" in page
+
+
+def test_numbers_of_a_chart_are_plain_and_rounded_however_they_were_given():
+    """Plotly packs arrays, which would keep all digits and hide the numbers from the reader."""
+    made = cases.study(picture="curves")
+    figures = Parsed(drawn([made])).data["figures"]
+    values = figures["study-0-picture"]["data"][0]["y"]
+    expected = np.mean([line.values["nsi"] for line in made.lines if line.row == "none"], axis=0)
+    assert values == [float(f"{value:.5g}") for value in expected]
+    packed = {"dtype": "f8", "bdata": base64.b64encode(np.array([[1.0, np.nan]])).decode(),
+              "shape": "1, 2"}  # fmt: skip
+    assert str(json_block(packed)) == "[[1.0,null]]"

@@ -42,6 +42,8 @@ class Launcher(Protocol):
     """How many at a time."""
     patience: float
     """Seconds between looks at them."""
+    crowded: bool
+    """Whether rows share a machine, so that one that times something has to be alone on it."""
 
     def start(self, order: Order) -> Started:
         """Start computing a row."""
@@ -51,6 +53,7 @@ class LocalProcesses:
     """A process for each row, forked from one that has imported everything already."""
 
     patience = 0.05
+    crowded = True
 
     def __init__(self, processes: int = 0) -> None:
         self.slots = processes or os.cpu_count() or 1
@@ -92,6 +95,8 @@ class _LocalRow:
 
 class SlurmJobs:
     """A job for each row, through submitit; rows are kept in the folder, which all nodes see."""
+
+    crowded = False
 
     def __init__(
         self, folder: Path, settings: Mapping[str, str], *, cluster: str = "slurm", slots: int = 500

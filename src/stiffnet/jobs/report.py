@@ -77,6 +77,8 @@ def report(
         DataError: If there is nothing to show.
     """
     target = Path(out)
+    if target.suffix != ".html":
+        raise DataError(f"{out} is not the name of a page. Give one that ends in .html.")
     check_places(target.parent, target.name)
     found: list[tuple[Record, Path]] = []
     for path in map(Path, paths):
@@ -194,11 +196,19 @@ def _titles(found: Sequence[tuple[Record, Path]]) -> list[str]:
 
 
 def _counted(results: Sequence[Any]) -> str:
-    words = {"study": "studies", "spectrum": "spectra", "ode record": "ode records"}
+    """Say how many results of each kind there are.
+
+    >>> from stiffnet.results.ode import OdeSolution
+    >>> _counted([OdeSolution, OdeSolution, StudyReport])
+    '2 solutions of a differential equation and 1 study'
+    """
     counts = Counter(each.KIND for each in results)
     return listed(
-        [
-            f"{many} {kind}" if many == 1 else f"{many} {words.get(kind, kind + 's')}"
-            for kind, many in counts.items()
-        ]
+        [f"{many} {_plural(kind) if many > 1 else kind}" for kind, many in counts.items()]
     )
+
+
+def _plural(kind: str) -> str:
+    head, of, rest = kind.partition(" of ")
+    known = {"study": "studies", "spectrum": "spectra", "spectra": "spectra"}
+    return f"{known.get(head, f'{head}s')}{of}{rest}"

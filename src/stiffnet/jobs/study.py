@@ -1,7 +1,7 @@
 """Run studies: every row once, in parallel, resumed where it was stopped; then judge them."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,8 +40,10 @@ class Studied:
         """Why rows have no values, by what they are called; a row that studies share is once."""
         found: dict[str, tuple[str, str]] = {}
         for report in self.reports:
+            several = len({line.group for line in report.lines}) > 1
             for line in report.failed:
-                name = f"{report.name}, {line.row}, seed {line.seed}"
+                where = f" ({line.group})" if several else ""
+                name = f"{report.name}{where}, {line.row}, seed {line.seed}"
                 found.setdefault(line.address, (name, line.error))
         return dict(found.values())
 
@@ -193,11 +195,12 @@ def _computed(
         if known is not None:
             rows[address] = known
     waiting = {address: row for address, row in plan.rows.items() if address not in rows}
-    threads = 1 if isinstance(launcher, LocalProcesses) else 0
+    threads = 1 if launcher.crowded else 0
+    alone = ALONE if launcher.crowded else set()
     with watcher.progress("rows of studies", len(plan.rows)) as advance, _ending() as running:
         advance(len(rows))
         while waiting or running:
-            for row in _ready(waiting, rows, running, launcher.slots):
+            for row in _ready(waiting, rows, running, launcher.slots, alone):
                 place = plan.data[row.address]
                 order = Order(str(store.root), row, tasks[row.kind], place, command, threads)
                 running[row.address] = launcher.start(order)
@@ -236,14 +239,15 @@ def _ready(
     rows: Mapping[str, StudyRow],
     running: Mapping[str, Any],
     slots: int,
+    alone: Collection[str],
 ) -> list[PlannedRow]:
-    """Rows that can be started now: those that time something last, and one after the other."""
-    if any(address.partition("-")[0] in ALONE for address in running):
+    """Rows that can be started now: those of the kinds `alone` last, and one after the other."""
+    if any(address.partition("-")[0] in alone for address in running):
         return []
     able = [
         row for row in waiting.values() if all(n in rows and not rows[n].error for n in row.needs)
     ]
-    together = [row for row in able if row.kind not in ALONE]
+    together = [row for row in able if row.kind not in alone]
     if together or running:
         return together[: slots - len(running)]
     return able[:1]
