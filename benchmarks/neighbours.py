@@ -3,7 +3,7 @@
 import statistics
 
 from stiffnet.observe.turns import (
-    Pass,
+    Pass as Pass,
     beside as beside,
     seconds as seconds,
     warm_seconds as warm_seconds,
