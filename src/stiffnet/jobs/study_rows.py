@@ -14,6 +14,7 @@ from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import StepError
 from stiffnet.jobs.row_run import DATA, Task, Work
+from stiffnet.network.attention_text import NONE
 from stiffnet.network.create import create_model
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.open import open_model
@@ -193,8 +194,9 @@ def _looked(
     model: nn.Module, loaded: LoadedModel, test: ImageSet | ImageFolder, work: Work
 ) -> StiffnessReport:
     batches = test.batches(loaded.preparation, batch_size=120, limit=work.settings.get("limit"))
-    facts = {"model": loaded.name, "data": test.name, "command": work.command}
-    facts["attention"] = str(work.needs[0].values["attention"])
+    attention, seed = work.needs[0].values["attention"], work.settings["seed"]
+    named = loaded.name if attention == NONE else f"{loaded.name} with {attention}"
+    facts = {"model": f"{named}, seed {seed}", "data": test.name, "command": work.command}
     return look(model, batches, classes=test.classes, facts=facts)
 
 
