@@ -29,13 +29,24 @@ APART = {
     "fold": {"stiffness", "data"},  # networks
     "report": {"ode", "attention", "backbones", "data", "network", "fold", "observe"},  # results
     "train": {"fold"},  # recipes, the loop, checkpoints
+    "studies": {
+        "ode",
+        "attention",
+        "backbones",
+        "data",
+        "network",
+        "fold",
+        "observe",
+        "report",
+        "train",
+    },  # claims, and numbers of rows
 }
 ASKS = {"results": "report"}  # to be drawn, in the method that a user calls
 # Rooms whose files must be there without torch, but for one, which follows a training run and is
 # imported inside commands only.
 WITHOUT_TORCH = {
-    "errors", "files", "registry", "schema", "sealed", "words", "results", "ode", "report", "cli",
-    COMMAND,
+    "errors", "files", "registry", "schema", "sealed", "words", "results", "ode", "report",
+    "studies", "cli", COMMAND,
 }  # fmt: skip
 WITH_TORCH = {"stiffnet.cli.following"}
 TURNS_STRINGS_INTO_CODE = {"eval", "exec", "__import__"}

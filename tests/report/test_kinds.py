@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from observe import spectrum_cases, stripe_cases
+from report import study_cases
 from report.cases import thin, view
 from report.parsed import Parsed
 from results.test_comparison import COMPARISON
@@ -21,6 +22,13 @@ MIXED = {
     "two of each": [FORMS, REPORT, *VIEWS, REPORT, STRIPES, FORMS, STRIPES, SPECTRA, ONE],
     "forms alone": [FORMS],
     "comparisons": [COMPARISON, REPORT, COMPARISON],
+    "studies and runs": [
+        *study_cases.several(),
+        study_cases.log(),
+        study_cases.log(seed=1),
+        REPORT,
+    ],
+    "two studies of one name": [study_cases.study(), study_cases.study()],
 }
 
 

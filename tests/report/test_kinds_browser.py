@@ -3,8 +3,10 @@
 import pytest
 
 from observe import spectrum_cases, stripe_cases
+from report import study_cases
 from report.browser import CHROMIUM, browser
 from report.payloads import PAYLOADS
+from stiffnet.report.page import page
 
 pytestmark = [
     pytest.mark.slow,
@@ -15,8 +17,15 @@ pytestmark = [
 LARGE = {  # and how many plots are drawn at once
     "stripes": (lambda: stripe_cases.report(channels=100), 4 + 3),
     "spectra": (lambda: spectrum_cases.report(size=400), 3 + 2),
+    "study": (lambda: study_cases.study(picture="curves", failed=True), 2),
+    "training": (study_cases.log, 3),
 }
-POISONED = {"stripes": stripe_cases.poisoned, "spectra": spectrum_cases.poisoned}
+POISONED = {
+    "stripes": stripe_cases.poisoned,
+    "spectra": spectrum_cases.poisoned,
+    "study": study_cases.poisoned,
+    "training": study_cases.poisoned_log,
+}
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +72,47 @@ def test_no_payload_acts_in_a_browser(tab, tmp_path, kind):
     assert tab.evaluate("typeof window.pwned") == "undefined"
     assert tab.evaluate("document.querySelectorAll('svg a, .plot b, .plot img').length") == 0
     assert_quiet(tab)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_studies_and_runs_stand_on_one_page(tab, tmp_path, width):
+    path = tmp_path / "page.html"
+    path.write_text(page([*study_cases.several(), study_cases.log()], heading="Five studies"))
+    tab.open(path, width=width, touch=width < 500)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    drawn = "[...document.querySelectorAll('.plot')].filter((p) => p.querySelector('.main-svg'))"
+    assert tab.evaluate(f"{drawn}.length") == 4 + 2 + 3
+    assert_quiet(tab)
+
+
+def test_the_numbers_of_a_chart_are_saved_as_csv(tab, tmp_path):
+    made = study_cases.study()
+    tab.open(made.html(tmp_path / "page.html"))
+    tab.evaluate(
+        "window.saved = []; URL.createObjectURL = (blob) => { blob.text().then((t) => "
+        "saved.push(t)); return 'blob:x'; }; HTMLAnchorElement.prototype.click = function () {}"
+    )
+    tab.evaluate("document.querySelector('[data-csv]').click()")
+    tab.wait_for("saved.length === 1")
+    lines = tab.evaluate("saved[0]").split("\r\n")
+    assert lines[0] == "series,x,y,z,error"
+    first = made.comparisons[0]
+    assert any(f"{first.estimate:.5g}".rstrip("0") in line for line in lines)
+    assert sum(line.startswith("published,") for line in lines) == len(made.comparisons)
+    assert_quiet(tab)
+
+
+def test_a_spreadsheet_is_not_given_formulas(tab, tmp_path):
+    rows = ("none", '=1+1,"x"', "@SUM(A1)", "<b>bold</b>")
+    tab.open(study_cases.study(rows=rows, picture="curves").html(tmp_path / "page.html"))
+    tab.evaluate(
+        "window.saved = []; URL.createObjectURL = (blob) => { blob.text().then((t) => "
+        "saved.push(t)); return 'blob:x'; }; HTMLAnchorElement.prototype.click = function () {}"
+    )
+    tab.evaluate("document.querySelector('[data-csv=\"study-0-picture\"]').click()")
+    tab.wait_for("saved.length === 1")
+    text = tab.evaluate("saved[0]")
+    assert '"\'=1+1,""x""",' in text
+    assert "'@SUM(A1)," in text
+    assert "<b>bold</b>," in text
+    assert "\n=" not in text

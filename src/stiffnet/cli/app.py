@@ -12,8 +12,10 @@ from stiffnet.cli.fold import fold
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
 from stiffnet.cli.ode import ode
+from stiffnet.cli.report import report
 from stiffnet.cli.spectrum import spectrum
 from stiffnet.cli.stripes import stripes
+from stiffnet.cli.study import study
 from stiffnet.cli.train import train
 
 app = typer.Typer(
@@ -30,8 +32,10 @@ app.command(cls=Command)(fetch)
 app.command(cls=Command)(fold)
 app.command(cls=Command)(measure)
 app.command(cls=Command)(ode)
+app.command(cls=Command)(report)
 app.command(cls=Command)(spectrum)
 app.command(cls=Command)(stripes)
+app.command(cls=Command)(study)
 app.command(cls=Command)(train)
 app.command("list", cls=Command)(listing)
 

@@ -14,6 +14,7 @@ class Kind(StrEnum):
     recipes = "recipes"
     attention = "attention"
     problems = "problems"
+    studies = "studies"
 
 
 def listing(
@@ -22,7 +23,7 @@ def listing(
         str, typer.Argument(metavar="PATTERN", help="List only matching names, e.g. 'resnet*'.")
     ] = "*",
 ) -> None:
-    """List models, data sets, recipes, attention or problems."""
+    """List models, data sets, recipes, attention, problems or studies."""
     from stiffnet.errors import UnknownNameError
 
     if kind is Kind.models:
@@ -60,6 +61,10 @@ def _entries(kind: Kind) -> list[tuple[str, str]]:
         from stiffnet.ode import PROBLEMS
 
         return [(entry.name, entry.summary) for entry in PROBLEMS]
+    if kind is Kind.studies:
+        from stiffnet.studies.listed import listed_studies
+
+        return listed_studies()
     from stiffnet.train.recipes import RECIPES
 
     return [(entry.name, entry.summary) for entry in RECIPES]

@@ -79,6 +79,8 @@ def said(text: str) -> Markup:
 
 def _plain(value: Any) -> Any:
     """Return `value` as plain JSON types, with rounded numbers and None where none is finite."""
+    if isinstance(value, dict) and "bdata" in value:
+        return _plain(_unpacked(value))
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -89,6 +91,13 @@ def _plain(value: Any) -> Any:
         return int(value)
     known = finite(value)
     return None if known is None else float(f"{known:.{_DIGITS}g}")
+
+
+def _unpacked(packed: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Return an array as it was before plotly packed it, which would keep all of its digits."""
+    flat = np.frombuffer(base64.b64decode(packed["bdata"]), np.dtype(packed["dtype"]))
+    shape = [int(size) for size in str(packed.get("shape", flat.size)).split(",")]
+    return flat.reshape(shape)
 
 
 def _digest(script: str) -> str:

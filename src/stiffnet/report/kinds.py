@@ -6,7 +6,18 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from stiffnet.report import comparison, fold, forms, growth, ode, spectra, stiffness, stripes
+from stiffnet.report import (
+    comparison,
+    fold,
+    forms,
+    growth,
+    ode,
+    spectra,
+    stiffness,
+    stripes,
+    study,
+    training,
+)
 from stiffnet.report.blocks import Part
 from stiffnet.results.comparison import Comparison
 from stiffnet.results.fold import FoldReport, Forms
@@ -16,6 +27,8 @@ from stiffnet.results.spectra import SpectrumReport
 from stiffnet.results.spectrum import Spectrum
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.stripes import StripeReport
+from stiffnet.results.study import StudyReport
+from stiffnet.results.training import TrainingLog
 from stiffnet.results.view import StiffnessView
 
 KINDS: dict[type, ModuleType] = {
@@ -29,6 +42,8 @@ KINDS: dict[type, ModuleType] = {
     OdeRecord: ode,
     Comparison: comparison,
     Growth: growth,
+    StudyReport: study,
+    TrainingLog: training,
 }
 """Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
 

@@ -91,6 +91,41 @@
     }),
   );
 
+  // The numbers of a chart: a line for each point of each series, or for each cell of a surface.
+  const shownText = (text) => new DOMParser().parseFromString(String(text), "text/html").body.textContent;
+  function quoted(value) {
+    if (value === null || value === undefined) return "";
+    const text = typeof value === "number" ? String(value) : shownText(value);
+    const safe = typeof value === "string" && /^[=+\-@\t]/.test(text) ? `'${text}` : text; // a spreadsheet would run it
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  }
+  function* points(figure) {
+    const names = figure.layout.xaxis && figure.layout.xaxis.ticktext ? figure.layout.xaxis : null;
+    const label = (x) => (names && names.tickvals.includes(x) ? names.ticktext[names.tickvals.indexOf(x)] : x);
+    for (const trace of figure.data) {
+      const error = trace.error_y || trace.error_x || {};
+      if (trace.z) {
+        for (const [i, row] of trace.z.entries())
+          for (const [j, z] of row.entries()) yield [trace.name, trace.x ? trace.x[j] : j, trace.y ? trace.y[i] : i, z, null];
+        continue;
+      }
+      const length = Math.max((trace.x || []).length, (trace.y || []).length);
+      for (let i = 0; i < length; i++)
+        yield [trace.name, label(trace.x ? trace.x[i] : i), trace.y ? trace.y[i] : i, null, error.array ? error.array[i] : null];
+    }
+  }
+  document.querySelectorAll("[data-csv]").forEach((button) =>
+    button.addEventListener("click", () => {
+      const rows = [["series", "x", "y", "z", "error"], ...points(figures[button.dataset.csv])];
+      const text = rows.map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+      link.download = `stiffnet-${button.dataset.csv}.csv`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    }),
+  );
+
   // Tables: click a heading to sort, type to filter.
   const shown = new Intl.NumberFormat("en");
   function key(row, column) {

@@ -1,0 +1,97 @@
+"""``stiffnet study``: run a question of the papers again, and judge its answer."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stiffnet.cli.options import choice, number
+from stiffnet.cli.terminal import Terminal, command_line
+
+FAILED = 1  # exit code where a row has failed
+
+
+class Size(StrEnum):
+    """How large a study is run."""
+
+    demo = "demo"
+    small = "small"
+    paper = "paper"
+
+
+class Where(StrEnum):
+    """What runs the rows."""
+
+    local = "local"
+    slurm = "slurm"
+
+
+def study(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A name from `stiffnet list studies`, or all."),
+    ],
+    scale: Annotated[
+        Size,
+        choice(Size, "demo: digits, minutes; small: CIFAR-10, hours; paper: as published."),
+    ] = Size.demo,
+    seeds: Annotated[int, number("Number of seeds; 0: the scale's own, which is 3.")] = 0,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:DIR", help="Where a data set is, e.g. cifar10:DIR; repeatable."),
+    ] = None,
+    launcher: Annotated[
+        Where, choice(Where, "Run rows in processes here, or as SLURM jobs.")
+    ] = Where.local,
+    processes: Annotated[int, number("Rows at a time here; 0: one for each core.")] = 0,
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="What each SLURM job asks for, e.g. partition=gpu or timeout_min=240; repeatable.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for rows, records and the page.")
+    ] = Path("studies"),
+) -> None:
+    """Run a study of the papers again, and judge what it claims.
+
+    Rows that are finished are never computed again, so that the same command continues after a
+    kill, and tries again what failed. Ends with code 1 if a row failed; the others are kept.
+    """
+    from stiffnet.jobs.study import study as job
+
+    studied = job(
+        name,
+        scale=scale.value,
+        seeds=seeds or None,
+        data=data or [],
+        launcher=launcher.value,
+        processes=processes,
+        slurm=_pairs(slurm or []),
+        out=out,
+        command=command_line(),
+        watcher=Terminal(),
+    )
+    for report in studied.reports:
+        print(f"{report.name}: {report.verdict}. {report.why}")
+    print(f"The report: {studied.files[-1]}")
+    if studied.failed:
+        many = "1 row" if len(studied.failed) == 1 else f"{len(studied.failed)} rows"
+        print(f"stiffnet: {many} failed; the same command tries again:", file=sys.stderr)
+        for row, reason in studied.failed.items():
+            print(f"  {row}: {reason}", file=sys.stderr)
+        raise typer.Exit(FAILED)
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        key, sign, value = text.partition("=")
+        if not sign or not key or not value:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE.", param_hint="--slurm")
+        found[key] = value
+    return found

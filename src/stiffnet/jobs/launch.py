@@ -1,0 +1,163 @@
+"""Where rows are computed: in processes of this machine, or as jobs of SLURM."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+from stiffnet.errors import StiffnetError, StorageError
+from stiffnet.jobs.row_run import Order, run_row
+
+SHARED = {"timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "name"}
+WARM = ["stiffnet.jobs.study_rows"]  # imported once, in the process that the others are forked from
+
+
+class LaunchError(StiffnetError):
+    """Rows that cannot be started where they were wanted."""
+
+
+class Started(Protocol):
+    """A row that is being computed somewhere."""
+
+    def done(self) -> bool:
+        """Whether it has come to an end, good or bad."""
+
+    def reason(self) -> str:
+        """Why it ended without leaving a row."""
+
+    def stop(self) -> None:
+        """Ask it to end; what it has done is kept."""
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+
+
+class Launcher(Protocol):
+    """Starts rows."""
+
+    slots: int
+    """How many at a time."""
+    patience: float
+    """Seconds between looks at them."""
+    crowded: bool
+    """Whether rows share a machine, so that one that times something has to be alone on it."""
+
+    def start(self, order: Order) -> Started:
+        """Start computing a row."""
+
+
+class LocalProcesses:
+    """A process for each row, forked from one that has imported everything already."""
+
+    patience = 0.05
+    crowded = True
+
+    def __init__(self, processes: int = 0) -> None:
+        self.slots = processes or os.cpu_count() or 1
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(WARM)
+
+    def start(self, order: Order) -> Started:
+        """Start a process; it goes on if this one is killed, and the next run waits for it."""
+        process = self.context.Process(target=_in_process, args=(order,))
+        process.start()
+        return _LocalRow(process)
+
+
+def _in_process(order: Order) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # a run in training listens itself
+    try:
+        run_row(order)
+    except StorageError as error:
+        raise SystemExit(error.exit_code) from None
+
+
+class _LocalRow:
+    def __init__(self, process: BaseProcess) -> None:
+        self.process = process
+
+    def done(self) -> bool:
+        return not self.process.is_alive()
+
+    def reason(self) -> str:
+        return ended(self.process.exitcode or 0)
+
+    def stop(self) -> None:
+        self.process.terminate()
+
+    def join(self) -> None:
+        self.process.join()
+
+
+class SlurmJobs:
+    """A job for each row, through submitit; rows are kept in the folder, which all nodes see."""
+
+    crowded = False
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], *, cluster: str = "slurm", slots: int = 500
+    ) -> None:
+        try:
+            import submitit
+        except ImportError:
+            raise LaunchError(
+                "`--launcher slurm` needs submitit. Install it with `pip install stiffnet[slurm]`."
+            ) from None
+        try:
+            self.executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+            self.executor.update_parameters(**_parameters(settings))
+        except (RuntimeError, NameError, ValueError, TypeError) as error:
+            raise LaunchError(
+                f"SLURM cannot be used here: {error}. Use `--launcher local`, or check `--slurm`."
+            ) from error
+        self.slots = slots
+        self.patience = 5.0 if cluster == "slurm" else 0.2
+
+    def start(self, order: Order) -> Started:
+        """Submit a job."""
+        return _SlurmRow(self.executor.submit(run_row, order))
+
+
+class _SlurmRow:
+    def __init__(self, job: Any) -> None:
+        self.job = job
+
+    def done(self) -> bool:
+        return bool(self.job.done())
+
+    def reason(self) -> str:
+        said = (self.job.stderr() or "").strip().splitlines()
+        last = f": {said[-1][:300]}" if said else ""
+        return f"its job {self.job.job_id} ended as {self.job.state}{last}."
+
+    def stop(self) -> None:
+        self.job.cancel(check=False)
+
+    def join(self) -> None:
+        """SLURM ends it in its own time; a row that is finished meanwhile is kept."""
+
+
+def ended(code: int) -> str:
+    """Say how a process ended that left no row.
+
+    >>> ended(-9), ended(6)
+    ('its process was killed by signal 9.', 'nothing could be written. Free some space, or check \
+the permissions of the folder.')
+    """
+    if code < 0:
+        return f"its process was killed by signal {-code}."
+    if code == StorageError.exit_code:
+        return "nothing could be written. Free some space, or check the permissions of the folder."
+    return f"its process ended with code {code}."
+
+
+def _parameters(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Parameters for submitit: those of every cluster as they are, others as SLURM's own."""
+    return {
+        (key if key in SHARED else f"slurm_{key}"): int(value) if value.isdecimal() else value
+        for key, value in settings.items()
+    }

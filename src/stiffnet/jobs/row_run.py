@@ -1,0 +1,110 @@
+"""Computing one row of a study, in a process of its own."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stiffnet.errors import StiffnetError
+from stiffnet.jobs.row_store import PlannedRow, RowStore
+from stiffnet.provenance import version_of
+from stiffnet.results.study import StudyRow, Values
+from stiffnet.train.stopping import Stopped
+from stiffnet.words import first_line
+
+DATA = "data"  # the setting that names a data set
+PACKAGES = ("stiffnet", "torch", "timm", "torchvision", "numpy")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kind of job gets to see."""
+
+    settings: Mapping[str, Any]
+    needs: tuple[StudyRow, ...]
+    """Rows that it is made from."""
+    folder: Path
+    """Its own, which may hold what a killed process left."""
+    need_folders: tuple[Path, ...]
+    data: str
+    """What `open_data` opens: the name of its data set with the place."""
+    command: str
+
+
+Task = Callable[[Work], Values]
+"""A kind of job: it returns values, or raises."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A row to compute, and what is needed for that beside what determines it."""
+
+    root: str
+    row: PlannedRow
+    task: Task
+    data: str = ""
+    command: str = ""
+    threads: int = 0
+    """How many to compute with; 0 for as many as torch likes."""
+
+
+def run_row(order: Order) -> StudyRow:
+    """Compute a row and keep it, unless it is there; a failure is kept with its reason.
+
+    Another process that is computing the same row is waited for.
+
+    Raises:
+        SystemExit: If a signal ended it, with the signal's code.
+        StorageError: If nothing could be written, not even why.
+    """
+    store, row = RowStore(Path(order.root)), order.row
+    if order.threads:
+        torch.set_num_threads(order.threads)
+    with store.locked(row.address):
+        known = store.finished(row.address)
+        if known is not None:
+            return known
+        began, computed = time.perf_counter(), time.process_time()
+        values, error = _values(order, store)
+        facts = {
+            "seconds": f"{time.perf_counter() - began:.1f}",
+            "seconds of computing": f"{time.process_time() - computed:.1f}",
+            "versions": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {_device()}",
+            "threads": str(torch.get_num_threads()),
+            **({"data": order.data} if order.data else {}),
+            **({"command": order.command} if order.command else {}),
+        }
+        made = StudyRow(row.address, row.kind, row.settings, row.needs, values, facts, error)
+        store.write(made)
+        return made
+
+
+def _values(order: Order, store: RowStore) -> tuple[Values, str]:
+    needs = tuple(store.finished(address) for address in order.row.needs)
+    folders = tuple(store.work(address) for address in order.row.needs)
+    own = store.work(order.row.address)
+    found = tuple(need for need in needs if need is not None)
+    if len(found) < len(needs):
+        return {}, "a row that it is made from is not there. Run the study again."
+    try:
+        work = Work(order.row.settings, found, own, folders, order.data, order.command)
+        return order.task(work), ""
+    except Stopped as stopped:  # by a signal: nothing failed, and the row can be resumed
+        raise SystemExit(stopped.exit_code) from None
+    except StiffnetError as error:
+        return {}, str(error)
+    except MemoryError:
+        return {}, "there was not enough memory."
+    except Exception as error:  # a bug of ours or of a library: the other rows go on
+        return {}, f"{type(error).__name__}: {first_line(error)}."
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"

@@ -1,0 +1,113 @@
+"""Rows of studies in a folder: addressed by what determines them, each computed once."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stiffnet.errors import CorruptFileError, StorageError
+from stiffnet.files import sweep_temporaries
+from stiffnet.results.study import StudyRow
+
+FORMAT = 1  # of what a kind of job computes: a new number computes all rows again
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """A job with everything that determines it settled, and so with an address."""
+
+    address: str
+    kind: str
+    settings: Mapping[str, Any] = field(hash=False)
+    needs: tuple[str, ...] = ()
+
+
+def addressed(
+    kind: str, settings: Mapping[str, Any], needs: tuple[str, ...], data: Mapping[str, Any]
+) -> PlannedRow:
+    """Give a row its address: a checksum over its kind, its settings, its data and its needs."""
+    facts = {"format": FORMAT, "kind": kind, "settings": settings, "needs": needs, "data": data}
+    canonical = json.dumps(facts, sort_keys=True, allow_nan=False)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return PlannedRow(f"{kind}-{digest}", kind, settings, needs)
+
+
+@dataclass(frozen=True)
+class RowStore:
+    """The folder: a file a row in ``rows``, what else a row writes in ``work/ADDRESS``."""
+
+    root: Path
+
+    @property
+    def rows(self) -> Path:
+        """Where the rows are."""
+        return self.root / "rows"
+
+    def file(self, address: str) -> Path:
+        """Of one row."""
+        return self.rows / f"{address}.json"
+
+    def work(self, address: str) -> Path:
+        """Folder for whatever computing a row leaves behind."""
+        return self.root / "work" / address
+
+    def read(self, address: str) -> StudyRow | None:
+        """Return a row that was computed or has failed; None if there is none that is whole.
+
+        Raises:
+            StorageError: If it is there and cannot be read.
+        """
+        path = self.file(address)
+        if not path.exists():
+            return None
+        try:
+            row = StudyRow.load(path)
+        except CorruptFileError:
+            return None
+        return row if row.address == address else None
+
+    def finished(self, address: str) -> StudyRow | None:
+        """Return a row that has values."""
+        row = self.read(address)
+        return row if row is not None and not row.error else None
+
+    def write(self, row: StudyRow) -> None:
+        """Keep a row.
+
+        Raises:
+            StorageError: If it could not be written.
+        """
+        row.save(self.file(row.address))
+
+    def sweep(self) -> None:
+        """Remove temporary files that killed processes left behind."""
+        if self.rows.is_dir():
+            sweep_temporaries(self.rows, [path.name for path in self.rows.glob("*.json")])
+
+    @contextmanager
+    def locked(self, address: str) -> Iterator[None]:
+        """Have a row for oneself, after whoever has it now; the lock goes with the process.
+
+        Raises:
+            StorageError: If the folder cannot be written to.
+        """
+        path = self.root / "work" / f"{address}.lock"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise StorageError(
+                f"{path} could not be written: {error.strerror}. Choose another folder."
+            ) from error
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                os.close(handle)

@@ -1,0 +1,286 @@
+"""Run studies: every row once, in parallel, resumed where it was stopped; then judge them."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stiffnet.errors import DataError
+from stiffnet.jobs.launch import Launcher, LocalProcesses, SlurmJobs, Started
+from stiffnet.jobs.places import check_places, write
+from stiffnet.jobs.row_run import Order, Task
+from stiffnet.jobs.row_store import PlannedRow, RowStore
+from stiffnet.jobs.study_plan import Plan, Settle, Wanted, check_data, places, planned
+from stiffnet.jobs.study_rows import ALONE, TASKS, settled
+from stiffnet.jobs.subject import Spec
+from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.provenance import version_of
+from stiffnet.report.page import page
+from stiffnet.results.study import Line, StudyReport, StudyRow
+from stiffnet.studies.judged import comparisons, verdict_of
+from stiffnet.studies.published import PAPERS
+from stiffnet.studies.registry import STUDIES
+from stiffnet.studies.study import SCALES, Study
+
+ALL = "all"
+PAGE = "report.html"
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What studies found, and where it was written."""
+
+    reports: tuple[StudyReport, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why rows have no values, by what they are called; a row that studies share is once."""
+        found: dict[str, tuple[str, str]] = {}
+        for report in self.reports:
+            several = len({line.group for line in report.lines}) > 1
+            for line in report.failed:
+                where = f" ({line.group})" if several else ""
+                name = f"{report.name}{where}, {line.row}, seed {line.seed}"
+                found.setdefault(line.address, (name, line.error))
+        return dict(found.values())
+
+
+def study(
+    name: str,
+    *,
+    scale: str = "demo",
+    seeds: int | None = None,
+    data: Sequence[str] = (),
+    launcher: str = "local",
+    processes: int = 0,
+    slurm: Mapping[str, str] | None = None,
+    out: Spec = "studies",
+    command: str = "",
+    watcher: Watcher = SILENT,
+) -> Studied:
+    """Run a study of the papers, or all of them.
+
+    Args:
+        name: A name from `stiffnet list studies`, or ``"all"``.
+        scale: ``demo``, ``small`` or ``paper``.
+        seeds: How many; None for the scale's own number.
+        data: Where data sets are, as in ``cifar10:DIR``.
+        launcher: ``local`` or ``slurm``.
+        processes: Rows at a time on this machine; 0 for as many as there are cores.
+        slurm: What to ask SLURM for, such as ``{"partition": "gpu", "gpus_per_node": "1"}``.
+        out: Folder for the rows, the records and the page.
+        command: What the user typed, for the record.
+        watcher: Whoever follows the job.
+
+    Raises:
+        StiffnetError: One of its kinds, if anything given cannot be used. A row that fails is no
+            error: it is in the records, with its reason.
+    """
+    chosen = [e.value for e in STUDIES] if name == ALL else [STUDIES[name].value]
+    chosen = [each for each in chosen if scale in each.scales]
+    if not chosen:
+        raise DataError(f"{name} has no scale {scale!r}. Choose one of {', '.join(SCALES)}.")
+    root = Path(out)
+    made: Launcher = (
+        SlurmJobs(root / "jobs", slurm or {}) if launcher == "slurm" else LocalProcesses(processes)
+    )
+    return run_studies(
+        chosen, scale, root, made, seeds=seeds, data=data, command=command, watcher=watcher
+    )
+
+
+def run_studies(
+    studies: Sequence[Study],
+    scale: str,
+    root: Path,
+    launcher: Launcher,
+    *,
+    seeds: int | None = None,
+    data: Sequence[str] = (),
+    tasks: Mapping[str, Task] = TASKS,
+    settle: Settle = settled,
+    command: str = "",
+    watcher: Watcher = SILENT,
+) -> Studied:
+    """Run these studies; see `study`."""
+    known = places(data)
+    check_data(studies, scale, known)
+    names = [f"{each.name}.{scale}.json" for each in studies]
+    check_places(root, *names, PAGE)
+    plan = Plan(known, settle)
+    wanted = {
+        each.name: planned(each, scale, seeds or each.scales[scale].seeds, plan) for each in studies
+    }
+    store = RowStore(root)
+    store.sweep()
+    rows = _computed(plan, store, launcher, tasks, command, watcher)
+    reports = tuple(
+        reported(each, scale, wanted[each.name], rows, command=command) for each in studies
+    )
+    for report in reports:
+        watcher.found(report)
+    texts = [*(report.to_json() for report in reports), page(reports, heading=_heading(reports))]
+    return Studied(reports, write(root, dict(zip([*names, PAGE], texts, strict=True))))
+
+
+def reported(
+    study: Study,
+    scale: str,
+    wanted: Sequence[Wanted],
+    rows: Mapping[str, StudyRow],
+    *,
+    command: str = "",
+) -> StudyReport:
+    """Put the rows of a study together, and judge its claim."""
+    lines = []
+    for each in wanted:
+        row = rows[each.address]
+        lines.append(
+            Line(each.group.title, each.row, each.seed, each.address, row.values, row.error)
+        )
+    groups = {each.group.title: each.group for each in wanted}
+    known = study.published
+    printed = [
+        (title, label, value)
+        for title, group in groups.items()
+        for label in dict.fromkeys(each.row for each in wanted if each.group.title == title)
+        if known is not None and (value := known.value(label, group)) is not None
+    ]
+    made = comparisons(study, lines, printed)
+    found = verdict_of(made)
+    took = sum(float(rows[address].facts.get("seconds", 0)) for address in _needed(wanted, rows))
+    facts = {
+        "study": study.name,
+        "scale": scale,
+        "seeds": str(1 + max((each.seed for each in wanted), default=-1)),
+        "rows": str(len({each.address for each in wanted})),
+        "computed in": f"{took / 60:.1f} minutes of one process",
+        "versions": f"stiffnet {version_of('stiffnet')}, torch {version_of('torch')}",
+        **({"command": command} if command else {}),
+    }
+    return StudyReport(
+        name=study.name,
+        paper=PAPERS[study.paper],
+        locator=study.locator,
+        claim=study.claim,
+        scale=scale,
+        metric=study.metric,
+        unit=study.unit,
+        lines=tuple(lines),
+        published=tuple(printed),
+        comparisons=made,
+        verdict=found.verdict.value,
+        why=found.why,
+        picture=None if study.picture is None else asdict(study.picture),
+        notes=study.notes,
+        facts=facts,
+    )
+
+
+def _computed(
+    plan: Plan,
+    store: RowStore,
+    launcher: Launcher,
+    tasks: Mapping[str, Task],
+    command: str,
+    watcher: Watcher,
+) -> dict[str, StudyRow]:
+    """Compute what is not there yet; what failed before is tried again."""
+    rows: dict[str, StudyRow] = {}
+    for address in plan.rows:
+        known = store.finished(address)
+        if known is not None:
+            rows[address] = known
+    waiting = {address: row for address, row in plan.rows.items() if address not in rows}
+    threads = 1 if launcher.crowded else 0
+    alone = ALONE if launcher.crowded else set()
+    with watcher.progress("rows of studies", len(plan.rows)) as advance, _ending() as running:
+        advance(len(rows))
+        while waiting or running:
+            for row in _ready(waiting, rows, running, launcher.slots, alone):
+                place = plan.data[row.address]
+                order = Order(str(store.root), row, tasks[row.kind], place, command, threads)
+                running[row.address] = launcher.start(order)
+                del waiting[row.address]
+            ended = _hopeless(waiting, rows)
+            for address in [each for each, started in running.items() if started.done()]:
+                left = store.read(address)
+                reason = running.pop(address).reason()
+                ended.append(left or _failure(plan.rows[address], reason))
+            for found in ended:
+                waiting.pop(found.address, None)
+                rows[found.address] = found
+                if found.error:
+                    watcher.note(f"{found.address} failed: {found.error}")
+                advance(1)
+            if running:
+                time.sleep(launcher.patience)
+    return rows
+
+
+@contextmanager
+def _ending() -> Iterator[dict[str, Started]]:
+    """Yield what runs; whatever still does at the end is stopped, and waited for."""
+    running: dict[str, Started] = {}
+    try:
+        yield running
+    finally:
+        for started in running.values():
+            started.stop()
+        for started in running.values():
+            started.join()
+
+
+def _ready(
+    waiting: Mapping[str, PlannedRow],
+    rows: Mapping[str, StudyRow],
+    running: Mapping[str, Any],
+    slots: int,
+    alone: Collection[str],
+) -> list[PlannedRow]:
+    """Rows that can be started now: those of the kinds `alone` last, and one after the other."""
+    if any(address.partition("-")[0] in alone for address in running):
+        return []
+    able = [
+        row for row in waiting.values() if all(n in rows and not rows[n].error for n in row.needs)
+    ]
+    together = [row for row in able if row.kind not in alone]
+    if together or running:
+        return together[: slots - len(running)]
+    return able[:1]
+
+
+def _hopeless(waiting: Mapping[str, PlannedRow], rows: Mapping[str, StudyRow]) -> list[StudyRow]:
+    """Rows that cannot be computed, because one that they are made from has failed."""
+    found = []
+    for row in waiting.values():
+        lost = [rows[need] for need in row.needs if need in rows and rows[need].error]
+        if lost:
+            reason = f"it is made from another row, which failed: {lost[0].error}"
+            found.append(_failure(row, reason))
+    return found
+
+
+def _failure(row: PlannedRow, reason: str) -> StudyRow:
+    return StudyRow(row.address, row.kind, row.settings, row.needs, error=reason)
+
+
+def _needed(wanted: Sequence[Wanted], rows: Mapping[str, StudyRow]) -> set[str]:
+    """Addresses of the rows of a study and of all that they were made from."""
+    found: set[str] = set()
+    left = [each.address for each in wanted]
+    while left:
+        address = left.pop()
+        if address not in found:
+            found.add(address)
+            left += rows[address].needs
+    return found
+
+
+def _heading(reports: Sequence[StudyReport]) -> str:
+    if len(reports) == 1:
+        return f"{reports[0].name}, at scale {reports[0].scale}"
+    return f"{len(reports)} studies, at scale {reports[0].scale}"

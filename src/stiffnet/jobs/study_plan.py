@@ -1,0 +1,111 @@
+"""Which rows studies consist of: every job once, with its address, and the place of its data."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stiffnet.data import open_splits
+from stiffnet.data.fingerprint import fingerprint
+from stiffnet.errors import DataError
+from stiffnet.jobs.row_run import DATA
+from stiffnet.jobs.row_store import PlannedRow, addressed
+from stiffnet.jobs.study_rows import settled
+from stiffnet.studies.study import Group, Job, Study
+
+PLACELESS = {"digits", "generated"}  # data sets that need no folder
+Settle = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A row of a study for one seed, and the address at which it will be."""
+
+    group: Group
+    row: str
+    seed: int
+    address: str
+
+
+@dataclass
+class Plan:
+    """Everything to compute: what a row needs stands before it, and shared rows stand once."""
+
+    places: Mapping[str, str]
+    """What to open, by the name of a data set."""
+    settle: Settle = settled
+    rows: dict[str, PlannedRow] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
+    """What to open, by address."""
+    prints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def add(self, job: Job) -> str:
+        """Enter a job and what it needs, and return its address."""
+        needs = tuple(self.add(each) for each in job.needs)
+        settings = self.settle(job.kind, job.settings)
+        name = settings.get(DATA)
+        row = addressed(job.kind, settings, needs, self._print(name) if name else {})
+        self.rows.setdefault(row.address, row)
+        inherited = next((self.data[need] for need in needs if need in self.data), "")
+        self.data[row.address] = self._place(name) if name else inherited
+        return row.address
+
+    def _place(self, name: str) -> str:
+        return self.places.get(name, name)
+
+    def _print(self, name: str) -> Mapping[str, Any]:
+        if name not in self.prints:
+            train, test = open_splits(self._place(name))
+            self.prints[name] = {"train": fingerprint(train), "test": fingerprint(test)}
+        return self.prints[name]
+
+
+def planned(
+    study: Study, scale: str, seeds: int, plan: Plan
+) -> list[Wanted]:  # fmt: skip
+    """Enter all rows of a study.
+
+    Raises:
+        DataError: If data are not there, or it was not said where they are.
+    """
+    return [
+        Wanted(group, label, seed, plan.add(job))
+        for group, label, seed, job in study.jobs(scale, seeds)
+    ]
+
+
+def places(given: Iterable[str]) -> dict[str, str]:
+    """Return what to open by the name of a data set, from texts such as ``cifar10:DIR``.
+
+    Raises:
+        DataError: If one has no folder.
+    """
+    found = {}
+    for text in given:
+        name, colon, place = text.partition(":")
+        if not colon or not place:
+            raise DataError(
+                f"`--data {text}` does not say where the data are. Write it as in `cifar10:DIR`."
+            )
+        found[name] = text
+    return found
+
+
+def check_data(studies: Sequence[Study], scale: str, known: Mapping[str, str]) -> None:
+    """See that it was said where every data set is.
+
+    Raises:
+        DataError: If not; it names them all.
+    """
+    missing: dict[str, str] = {}
+    for study in studies:
+        for _, _, _, job in study.jobs(scale, 1):
+            for each in job.all():
+                name = each.settings.get(DATA)
+                if name and name not in PLACELESS and name not in known:
+                    missing.setdefault(name, study.name)
+    if missing:
+        options = " ".join(f"--data {name}:DIR" for name in missing)
+        raise DataError(
+            f"{next(iter(missing.values()))} at scale {scale} needs {', '.join(missing)}. Say "
+            f"where with `{options}`."
+        )

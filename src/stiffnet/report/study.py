@@ -1,0 +1,250 @@
+"""What a page and a terminal show of studies."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stiffnet.report import blocks, cells
+from stiffnet.report.study_plots import curves_figure, differences_figure, points_figure
+from stiffnet.report.terminal import sheet_lines, spoken
+from stiffnet.report.text import (
+    clean,
+    cleaned,
+    count,
+    finite,
+    fixed,
+    number,
+    rows as frame_rows,
+    strong,
+)
+from stiffnet.results.study import Comparison, StudyReport
+from stiffnet.words import listed
+
+Given = Sequence[tuple[StudyReport, str]]
+ORDER = ("held", "refuted", "undecided")
+_FIGURES = {"curves": curves_figure, "points": points_figure}
+
+
+def parts(given: Given) -> list[blocks.Part]:
+    """Return what studies put on a page: all answers at the top, then a section for each."""
+    reports = [report for report, _ in given]
+    names = _told_apart(given)
+    lead: list[blocks.Block] = [blocks.Words(answer(reports), "lede")]
+    if len(reports) > 1:
+        lead.append(_answers(reports, names))
+    return [
+        blocks.Part(
+            kind="study",
+            lead=lead,
+            sections=[
+                _section(report, name, f"study-{i}")
+                for i, (report, name) in enumerate(zip(reports, names, strict=True))
+            ],
+            tables=[(name, _tables(report)) for report, name in zip(reports, names, strict=True)],
+            reading=["study"],
+            facts=[
+                (name, blocks.Facts(cleaned(report.facts)))
+                for report, name in zip(reports, names, strict=True)
+            ],
+        )
+    ]
+
+
+def terminal(report: StudyReport) -> RenderableType:
+    """Return what a terminal shows of a study."""
+    said = f"{report.name}, {report.locator}: {report.claim} ({report.unit})"
+    title = Text(clean(said), "bold")
+    failed = [
+        Text(f"Failed: {clean(line.row)}, seed {line.seed}: {clean(line.error)}")
+        for line in report.failed
+    ]
+    return Group(
+        title,
+        *(sheet_lines(table, light=True) for _, table in _sheets(report)),
+        spoken(verdict(report)),
+        *failed,
+    )
+
+
+def answer(reports: Sequence[StudyReport]) -> str:
+    """Say what was asked and what came out, in a sentence."""
+    if len(reports) == 1:
+        return f"{clean(reports[0].claim)} {verdict(reports[0])}"
+    counts = Counter(report.verdict for report in reports)
+    told = [strong(f"{count(counts[word])} {word}") for word in ORDER if counts[word]]
+    failed = sum(len(report.failed) for report in reports)
+    lost = f" {'One row' if failed == 1 else f'{count(failed)} rows'} failed." if failed else ""
+    papers = len({report.paper for report in reports})
+    of = "a paper" if papers == 1 else f"{count(papers)} papers"
+    return f"Of {count(len(reports))} claims of {of}, run again here: {listed(told)}.{lost}"
+
+
+def verdict(report: StudyReport) -> str:
+    """Say what became of the claim, and why."""
+    return f"{strong(clean(report.verdict, longest=40).capitalize())}. {clean(report.why)}"
+
+
+def _told_apart(given: Given) -> list[str]:
+    """Names of the studies; with the scale, or a number, where two have the same."""
+    names = [clean(title or report.name, longest=120) for report, title in given]
+    scales = [clean(report.scale, longest=40) for report, _ in given]
+    names = [
+        f"{name}, {scale}" if names.count(name) > 1 else name
+        for name, scale in zip(names, scales, strict=True)
+    ]
+    return [
+        f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name
+        for i, name in enumerate(names)
+    ]
+
+
+def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Table:
+    records = [
+        {"study": name, "claim": report.claim, "verdict": report.verdict, "scale": report.scale}
+        for report, name in zip(reports, names, strict=True)
+    ]
+    fields = [
+        cells.words("Study", "study"),
+        cells.words("Verdict", "verdict"),
+        cells.words("Claim", "claim", longest=400),
+    ]
+    if len({report.scale for report in reports}) > 1:
+        fields.insert(2, cells.words("Scale", "scale"))
+    return cells.table(
+        "studies", "All studies", records, fields, opened=True,
+        marked=lambda row: row["verdict"] == "held",
+    )  # fmt: skip
+
+
+def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
+    told = f"{clean(report.unit)}: mean ± standard deviation over seeds."
+    shown: list[blocks.Block] = [blocks.Words(verdict(report), "verdict")]
+    shown.append(blocks.Words(told[:1].upper() + told[1:], "note"))
+    for title, table in _sheets(report):
+        shown += [blocks.Title(title), table] if title else [table]
+    differences = [
+        each
+        for each in report.comparisons
+        if each.metric == report.metric and finite(each.estimate) is not None
+    ]
+    if differences:
+        figure = differences_figure(differences, clean(report.unit))
+        note = "Dots: means over seeds; bars: 95 % intervals. Diamonds: what was published."
+        label = "Differences with their intervals"
+        shown.append(blocks.Plot(f"{place}-differences", figure, label, title=label, note=note))
+    if report.picture is not None:
+        heading = clean(report.picture["heading"])
+        drawn = _FIGURES[report.picture["kind"]](report)
+        shown.append(blocks.Plot(f"{place}-picture", drawn, heading, title=heading))
+    shown.append(_comparisons(report))
+    if report.failed:
+        shown.append(_failures(report))
+    if report.notes:
+        shown += [blocks.Words(clean(note), "note") for note in report.notes]
+    return blocks.Section(
+        place,
+        f"{name}: {clean(report.locator)}",
+        name,
+        f"{clean(report.claim)} ({clean(report.paper)}, {clean(report.locator)}; run at scale "
+        f"{clean(report.scale)}.)",
+        shown,
+    )
+
+
+def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
+    """What was published and measured, side by side, for each group."""
+    frame = report.summary()
+    several = frame["group"].nunique() > 1
+    return [
+        (clean(group) if several else "", _sheet(report, str(group), rows))
+        for group, rows in frame.groupby("group", sort=False)
+    ]
+
+
+def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
+    columns = [
+        blocks.Column(clean(group, longest=60), numeric=False),
+        blocks.Column("measured"),
+        blocks.Column("seeds"),
+    ]
+    known = bool(rows["published"].notna().any())
+    if known:
+        columns.append(blocks.Column("published"))
+    lines = []
+    for row in rows.to_dict("records"):
+        spread = finite(row["std"])
+        measured = fixed(row["mean"], 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
+        cell = [blocks.Cell(clean(row["row"], longest=60)), blocks.Cell(measured)]
+        cell.append(blocks.Cell(count(row["seeds"])))
+        if known:
+            cell.append(blocks.Cell(fixed(row["published"], 2)))
+        lines.append(blocks.Row(cell))
+    return blocks.Table(
+        "forms", f"Measured and published, {clean(group)}", columns, lines, sheet=True
+    )
+
+
+def _comparisons(report: StudyReport) -> blocks.Table:
+    records = [
+        {
+            "sentence": made.sentence,
+            "group": made.group,
+            "verdict": made.verdict,
+            "estimate": made.estimate,
+            "interval": _interval(made),
+            "published": made.published,
+            "p": made.p,
+            "why": "" if made.low is not None else made.why,
+        }
+        for made in report.comparisons
+    ]
+    fields = [
+        cells.words("Claimed", "sentence", longest=160),
+        cells.words("Verdict", "verdict"),
+        cells.numbers("Difference", "estimate", "mean over seeds, or rank correlation"),
+        cells.words("95 % interval", "interval"),
+        cells.numbers("Published", "published", "the published difference"),
+        cells.numbers("p", "p", write=cells.p_value),
+    ]
+    if any(record["why"] for record in records):
+        fields.append(cells.words("Why", "why", write=cells.remark))
+    if len({made.group for made in report.comparisons}) > 1:
+        fields.insert(1, cells.words("Setting", "group"))
+    note = "Each by a two-sided test at 5 %; see how to read this, below."
+    return cells.table("relations", "Comparisons", records, fields, note=note, opened=True)
+
+
+def _failures(report: StudyReport) -> blocks.Table:
+    records = [
+        {"row": line.row, "seed": line.seed, "group": line.group, "error": line.error}
+        for line in report.failed
+    ]
+    fields = [
+        cells.words("Row", "row"),
+        cells.numbers("Seed", "seed", write=cells.whole),
+        cells.words("Setting", "group"),
+        cells.words("Why it failed", "error", write=cells.remark),
+    ]
+    return cells.table("left", "Rows that failed", records, fields, opened=True)
+
+
+def _tables(report: StudyReport) -> list[blocks.Table]:
+    """Every row and seed, with all of its numbers."""
+    frame = report.to_frame()
+    values = [str(column) for column in frame if column not in ("group", "row", "seed", "error")]
+    fields = [
+        cells.words("Row", "row"),
+        cells.words("Setting", "group"),
+        cells.numbers("Seed", "seed", write=cells.whole),
+        *(cells.numbers(clean(each, longest=40).replace("_", " "), each) for each in values),
+    ]
+    return [cells.table("rows", "Rows", frame_rows(frame), fields)]
+
+
+def _interval(made: Comparison) -> str:
+    if made.low is None or made.high is None:
+        return ""
+    return f"{number(made.low)} to {number(made.high)}"

@@ -1,0 +1,147 @@
+"""The figures of studies: differences with their intervals, curves along steps, points."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from stiffnet.report.canvas import canvas
+from stiffnet.report.step_axis import step_layout
+from stiffnet.report.text import finite, plot_text
+from stiffnet.report.theme import LIGHT, SERIES
+from stiffnet.results.study import Comparison, Line, StudyReport
+
+_ROW = 34  # pixels of one comparison
+VERDICTS = {"held": "series2", "refuted": "series1", "undecided": "muted"}
+
+
+def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
+    """Mean differences of comparisons with their 95 % intervals, and what was published."""
+    layout = canvas(height=110 + _ROW * len(made))
+    layout["yaxis"] |= {
+        "autorange": "reversed",
+        "showgrid": False,
+        "tickmode": "array",
+        "tickvals": list(range(len(made))),
+        "ticktext": [plot_text(_short(each), longest=44) for each in made],
+        "range": [len(made) - 0.4, -0.6],
+    }
+    layout["yaxis"].pop("autorange")
+    layout["xaxis"] |= {
+        "title": {"text": f"difference ({plot_text(unit)})", "standoff": 8},
+        "zeroline": True,
+        "zerolinecolor": LIGHT["axis"],
+        "zerolinewidth": 1.5,
+    }
+    layout["margin"] |= {"t": 48}
+    layout["legend"] |= {"y": 1.0}
+    figure = go.Figure(layout=layout)
+    for verdict, role in VERDICTS.items():
+        chosen = [(i, each) for i, each in enumerate(made) if each.verdict == verdict]
+        known = [(i, each) for i, each in chosen if finite(each.estimate) is not None]
+        if not known:
+            continue
+        reach = [
+            0.0 if each.high is None or each.estimate is None else each.high - each.estimate
+            for _, each in known
+        ]
+        figure.add_trace(
+            go.Scatter(
+                x=[each.estimate for _, each in known],
+                y=[i for i, _ in known],
+                name=f"measured: {verdict}",
+                mode="markers",
+                marker={"size": 10, "color": LIGHT[role]},
+                error_x={"type": "data", "array": reach, "color": LIGHT[role], "thickness": 1.6},
+                text=[plot_text(each.sentence, longest=90) for _, each in known],
+                hovertemplate="%{text}<br>%{x:.3~g}<extra></extra>",
+            )
+        )
+    printed = [(i, each) for i, each in enumerate(made) if finite(each.published) is not None]
+    if printed:
+        figure.add_trace(
+            go.Scatter(
+                x=[each.published for _, each in printed],
+                y=[i for i, _ in printed],
+                name="published",
+                mode="markers",
+                marker={"size": 11, "symbol": "diamond-open", "color": LIGHT["series0"]},
+                text=[plot_text(each.sentence, longest=90) for _, each in printed],
+                hovertemplate="%{text}<br>published: %{x:.3~g}<extra></extra>",
+            )
+        )
+    return figure
+
+
+def curves_figure(report: StudyReport) -> go.Figure:
+    """A list of values of each row along the steps of the network, averaged over seeds."""
+    assert report.picture is not None
+    x, y = report.picture["x"], report.picture["y"]
+    rows = [(f"{group}: {row}" if _several(report) else row, lines)
+            for group, row, lines in report.rows]  # fmt: skip
+    known = [(name, [line for line in lines if y in line.values]) for name, lines in rows]
+    known = [(name, lines) for name, lines in known if lines]
+    longest: list[str] = max((lines[0].values[x] for _, lines in known), key=len, default=[])
+    layout = step_layout(longest, plot_text(report.picture["y_title"]))
+    figure = go.Figure(layout=layout)
+    for i, (name, lines) in enumerate(known):
+        values = np.array([line.values[y] for line in lines], dtype=float)
+        mean = values.mean(axis=0)
+        spread = values.std(axis=0, ddof=1) if len(values) > 1 else None
+        figure.add_trace(
+            go.Scatter(
+                x=list(range(1, len(mean) + 1)),
+                y=mean,
+                name=plot_text(name, longest=48),
+                mode="lines+markers",
+                line={"color": LIGHT[f"series{i % SERIES}"], "width": 2},
+                error_y=None
+                if spread is None
+                else {"type": "data", "array": spread, "thickness": 1,
+                      "color": LIGHT[f"series{i % SERIES}"]},
+                hovertemplate="%{y:.3~g} %{fullData.name}<extra></extra>",
+            )
+        )  # fmt: skip
+    return figure
+
+
+def points_figure(report: StudyReport) -> go.Figure:
+    """Two values of every row against each other: a point a seed, a cross at the mean."""
+    assert report.picture is not None
+    x, y = report.picture["x"], report.picture["y"]
+    layout = canvas(height=440)
+    for axis in ("x", "y"):
+        layout[f"{axis}axis"] |= {
+            "title": {"text": plot_text(report.picture[f"{axis}_title"]), "standoff": 8}
+        }
+    figure = go.Figure(layout=layout)
+    for i, (group, row, lines) in enumerate(report.rows):
+        pairs = [_pair(line, x, y) for line in lines]
+        known = [pair for pair in pairs if pair is not None]
+        if not known:
+            continue
+        name = plot_text(f"{group}: {row}" if _several(report) else row, longest=48)
+        colour = LIGHT[f"series{i % SERIES}"]
+        symbol = ("circle", "square", "triangle-up")[i // SERIES % 3]
+        figure.add_trace(
+            go.Scatter(
+                x=[a for a, _ in known], y=[b for _, b in known], name=name, mode="markers",
+                marker={"size": 9, "color": colour, "symbol": symbol},
+                hovertemplate="%{x:.4~g}, %{y:.4~g} %{fullData.name}<extra></extra>",
+            )
+        )  # fmt: skip
+    return figure
+
+
+def _pair(line: Line, x: str, y: str) -> tuple[float, float] | None:
+    first, second = finite(line.values.get(x)), finite(line.values.get(y))
+    return None if first is None or second is None else (first, second)
+
+
+def _several(report: StudyReport) -> bool:
+    return len({line.group for line in report.lines}) > 1
+
+
+def _short(made: Comparison) -> str:
+    """What is compared, without the metric."""
+    return made.sentence.partition(": ")[2] or made.sentence

@@ -1,0 +1,161 @@
+"""What a page and a terminal show of training runs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from rich.console import RenderableType
+
+from stiffnet.report import blocks, cells
+from stiffnet.report.canvas import canvas
+from stiffnet.report.terminal import spoken
+from stiffnet.report.text import clean, cleaned, count, finite, fixed, number, plot_text, strong
+from stiffnet.report.theme import LIGHT, SERIES
+from stiffnet.results.training import TrainingLog
+
+Given = Sequence[tuple[TrainingLog, str]]
+_CURVES = {  # what is drawn, if the runs have it: places, heading, axis, factor, columns
+    "accuracy": ("Accuracy", "accuracy, %", 100.0, "test_top1", "train_top1"),
+    "loss": ("Loss", "loss", 1.0, "test_loss", "train_loss"),
+    "tns": ("Total stiffness", "TNS", 1.0, "tns", ""),
+}
+_DRAWN = 24  # runs in one chart; of more, the first ones
+
+
+def parts(given: Given) -> list[blocks.Part]:
+    """Return what runs put on a page: their curves in the same charts."""
+    titles = _told_apart(given)
+    logs = [log for log, _ in given]
+    text = (
+        "Solid lines are test images, dotted ones training images, which are cropped, mirrored or "
+        "smoothed while a network learns. The last epoch counts; the best is chosen on the test "
+        "images."
+    )
+    if len(logs) > _DRAWN:
+        text += f" Curves are those of the first {_DRAWN} of {count(len(logs))} runs."
+    drawn = list(zip(logs[:_DRAWN], titles, strict=False))
+    plots = [
+        blocks.Plot(f"training-{name}", _figure(drawn, *about), about[0], title=about[0])
+        for name, about in _CURVES.items()
+        if any(about[3] in row for log, _ in drawn for row in log.rows)
+    ]
+    section = blocks.Section(
+        "training", "How they were trained", "Training", text, [blocks.Box("pair", plots)]
+    )
+    facts = [
+        (title, blocks.Facts(cleaned(log.facts))) for log, title in zip(logs, titles, strict=True)
+    ]
+    lead = [] if len(logs) > 1 else [blocks.Words(sentence(logs[0]), "lede")]
+    return [
+        blocks.Part(
+            kind="training",
+            articles=[(titles[0], lead)] if lead else [],
+            sections=[section],
+            tables=[("training", [_table(logs, titles)])],
+            facts=facts[:_DRAWN],
+        )
+    ]
+
+
+def terminal(log: TrainingLog) -> RenderableType:
+    """Return what a terminal shows of a run."""
+    return spoken(f"{clean(log.title)}: {sentence(log)}")
+
+
+def sentence(log: TrainingLog) -> str:
+    """Say how far a run came."""
+    if not log.rows:
+        return "The run has no epoch behind it."
+    last = log.rows[-1]
+    state = "finished" if log.finished else "not finished"
+    accuracy = finite(last.get("test_top1"))
+    said = f"{count(last['epoch'])} epochs ({state})"
+    if accuracy is None:
+        return f"{said}."
+    return f"{said}, with {strong(f'{fixed(100 * accuracy, 2)} %')} of the test images right."
+
+
+def _told_apart(given: Given) -> list[str]:
+    """Titles of the runs; where two have the same, with the seed or a number."""
+    titles = [clean(title or log.title, longest=200) for log, title in given]
+    several = {title for title in titles if titles.count(title) > 1}
+    seeds = [clean(log.facts.get("seed", "?"), longest=20) for log, _ in given]
+    titles = [
+        f"{title}, seed {seed}" if title in several else title
+        for title, seed in zip(titles, seeds, strict=True)
+    ]
+    return [
+        f"{title} ({titles[:i].count(title) + 1})" if titles.count(title) > 1 else title
+        for i, title in enumerate(titles)
+    ]
+
+
+def _figure(
+    runs: Sequence[tuple[TrainingLog, str]],
+    heading: str,
+    axis: str,
+    factor: float,
+    test: str,
+    train: str,
+) -> go.Figure:
+    layout = canvas(height=420)
+    layout["xaxis"] |= {"title": {"text": "epoch", "standoff": 8}}
+    layout["yaxis"] |= {"title": {"text": axis, "standoff": 8}}
+    layout["hovermode"] = "x"
+    if len(runs) > SERIES:
+        layout["showlegend"] = False
+    figure = go.Figure(layout=layout)
+    for i, (log, title) in enumerate(runs):
+        for column, dash, width in ((test, "solid", 2.0), (train, "dot", 1.2)):
+            pairs = [
+                (row["epoch"], factor * value)
+                for row in log.rows
+                if column and (value := finite(row.get(column))) is not None
+            ]
+            if not pairs:
+                continue
+            figure.add_trace(
+                go.Scatter(
+                    x=[epoch for epoch, _ in pairs],
+                    y=[value for _, value in pairs],
+                    name=plot_text(title, longest=48) + ("" if column == test else ", training"),
+                    mode="lines" if len(pairs) > 1 else "markers",
+                    line={"color": LIGHT[f"series{i % SERIES}"], "width": width, "dash": dash},
+                    showlegend=column == test,
+                    hovertemplate="%{y:.4~g} %{fullData.name}<extra></extra>",
+                )
+            )
+    return figure
+
+
+def _table(logs: Sequence[TrainingLog], titles: Sequence[str]) -> blocks.Table:
+    records = []
+    for log, title in zip(logs, titles, strict=True):
+        last: dict[str, Any] = dict(log.rows[-1]) if log.rows else {}
+        scores = [finite(row.get("test_top1")) for row in log.rows]
+        best = max((score for score in scores if score is not None), default=None)
+        known = finite(last.get("test_top1"))
+        records.append(
+            {
+                "run": title,
+                "epochs": last.get("epoch"),
+                "accuracy": None if known is None else 100 * known,
+                "best": None if best is None else 100 * best,
+                "loss": last.get("test_loss"),
+                "tns": last.get("tns"),
+                "rate": last.get("images_per_second"),
+                "finished": "yes" if log.finished else "no",
+            }
+        )
+    fields = [
+        cells.words("Run", "run", longest=120),
+        cells.numbers("Epochs", "epochs", write=cells.whole),
+        cells.numbers("Accuracy, %", "accuracy", "of the test images, after the last epoch",
+                      places=2),
+        cells.numbers("Best, %", "best", "the best epoch, chosen on the test images", places=2),
+        cells.numbers("Loss", "loss", "of the test images", write=number),
+        cells.numbers("TNS", "tns"),
+        cells.numbers("Images/s", "rate", "while training", write=cells.whole),
+        cells.words("Finished", "finished"),
+    ]  # fmt: skip
+    return cells.table("runs", "Runs", records, fields, opened=True)

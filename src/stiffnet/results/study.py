@@ -1,0 +1,176 @@
+"""What studies find: a file for each row, and the rows of a study with its verdict."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from stiffnet.results.record import Record
+
+Values = Mapping[str, Any]
+"""Numbers, texts and lists of them, by name."""
+
+
+@dataclass(frozen=True)
+class StudyRow(Record):
+    """What one job of a study gave, and everything that determines it; or why it failed."""
+
+    KIND = "study row"
+    AGAIN = "Run the study again"
+
+    address: str
+    """Name of the row, made of everything that determines it."""
+    kind: str
+    settings: Values
+    needs: tuple[str, ...] = ()
+    """Addresses of the rows that it was made from."""
+    values: Values = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What made it: versions, command, data, how long it took."""
+    error: str = ""
+    """Why there are no values; nothing where there are."""
+
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "StudyRow":
+        """Make one of what `to_row` gave."""
+        return cls(**{key: row[key] for key in cls.__annotations__ if key in row} | {
+            "needs": tuple(row["needs"])
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a study for one seed."""
+
+    group: str
+    row: str
+    seed: int
+    address: str
+    values: Values
+    """Nothing where the row failed or was not computed."""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison, how it was judged, and the numbers that this rests on."""
+
+    group: str
+    sentence: str
+    """What was claimed of the two."""
+    metric: str
+    """What was compared; nothing where it is the order of the rows by two metrics."""
+    verdict: str
+    why: str
+    seeds: int
+    estimate: float | None = None
+    """Mean difference over seeds, or the rank correlation."""
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    published: float | None = None
+    """The published difference, where both sides were published."""
+
+
+@dataclass(frozen=True)
+class StudyReport(Record):
+    """A claim of a paper, what was published, what was measured, and the verdict."""
+
+    KIND = "study"
+    AGAIN = "Run the study again"
+
+    name: str
+    paper: str
+    """Its title."""
+    locator: str
+    claim: str
+    scale: str
+    metric: str
+    """Which value of a row is compared, where a comparison says nothing else."""
+    unit: str
+    """What a table calls it."""
+    lines: tuple[Line, ...]
+    published: tuple[tuple[str, str, float], ...]
+    """Group, row and value."""
+    comparisons: tuple[Comparison, ...]
+    verdict: str
+    why: str
+    picture: Mapping[str, str] | None = None
+    """What else to draw; see `studies.study.Picture`."""
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def failed(self) -> tuple[Line, ...]:
+        """Rows that have no values."""
+        return tuple(line for line in self.lines if line.error)
+
+    @property
+    def rows(self) -> Iterator[tuple[str, str, list[Line]]]:
+        """Yield each group and row with its lines, one a seed."""
+        gathered: dict[tuple[str, str], list[Line]] = {}
+        for line in self.lines:
+            gathered.setdefault((line.group, line.row), []).append(line)
+        for (group, row), lines in gathered.items():
+            yield group, row, lines
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a group, row and seed; a column for each value that is a single number."""
+        return pd.DataFrame(
+            [
+                {
+                    "group": line.group,
+                    "row": line.row,
+                    "seed": line.seed,
+                    **{k: v for k, v in line.values.items() if isinstance(v, (int, float))},
+                    "error": line.error,
+                }
+                for line in self.lines
+            ]
+        )
+
+    def summary(self) -> pd.DataFrame:
+        """One row a group and row: mean and deviation of the metric, and what was published."""
+        known = {(group, row): value for group, row, value in self.published}
+        lines = []
+        for group, row, given in self.rows:
+            values = pd.Series(
+                [line.values[self.metric] for line in given if self.metric in line.values],
+                dtype=float,
+            )
+            lines.append(
+                {
+                    "group": group,
+                    "row": row,
+                    "seeds": len(values),
+                    "mean": values.mean(),
+                    "std": values.std(),
+                    "published": known.get((group, row), float("nan")),
+                }
+            )
+        return pd.DataFrame(lines)
+
+    def to_row(self) -> dict[str, Any]:
+        """Everything, as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "StudyReport":
+        """Make one of what `to_row` gave."""
+        parts: dict[str, Any] = {
+            "lines": tuple(Line(**each) for each in row["lines"]),
+            "published": tuple((group, name, value) for group, name, value in row["published"]),
+            "comparisons": tuple(Comparison(**each) for each in row["comparisons"]),
+            "notes": tuple(row["notes"]),
+        }
+        return cls(**{key: row[key] for key in cls.__annotations__ if key in row} | parts)

@@ -1,0 +1,1 @@
+"""One file for each question that the papers answer: declarations, and how an answer is judged."""

@@ -1,0 +1,107 @@
+"""The comparisons of a study, judged from its rows."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from stiffnet.results.study import Comparison, Line
+from stiffnet.studies.study import Judge, Side, Study
+from stiffnet.studies.verdict import Finding, Verdict, correlated, overall, positive, within
+
+METRICS = {
+    "accuracy": "accuracy",
+    "tns": "TNS",
+    "share_of_bound": "growth in percent of its bound",
+    "growth": "growth of a perturbation",
+    "log_growth": "logarithm of the growth",
+    "score": "share of variance between channels",
+    "slower": "loss of speed",
+}
+"""What metrics are called in sentences."""
+Printed = Sequence[tuple[str, str, float]]
+
+
+def comparisons(study: Study, lines: Sequence[Line], printed: Printed) -> tuple[Comparison, ...]:
+    """Judge every comparison of a study in each of its groups."""
+    return tuple(
+        _judged(judge, study, [line for line in lines if line.group == group], printed)
+        for group in dict.fromkeys(line.group for line in lines)
+        for judge in study.judges
+        if set(judge.rows) <= {line.row for line in lines if line.group == group}
+    )
+
+
+def verdict_of(made: Sequence[Comparison]) -> Finding:
+    """Judge a study by its comparisons."""
+    return overall(
+        [Finding(Verdict(c.verdict), c.why, c.seeds, c.estimate, c.low, c.high, c.p) for c in made]
+    )
+
+
+def _judged(judge: Judge, study: Study, lines: Sequence[Line], printed: Printed) -> Comparison:
+    metric = judge.metric or study.metric
+    if judge.how == "ranks":
+        found = _ranks(judge, lines)
+    else:
+        sides = [_by_seed(side, metric, lines) for side in judge.sides]
+        shared = sorted(sides[0].keys() & sides[1].keys())
+        differences = [sides[0][seed] - sides[1][seed] for seed in shared]
+        found = (
+            positive(differences) if judge.how == "higher" else within(differences, judge.margin)
+        )
+    group = lines[0].group
+    shown = metric == study.metric and judge.how != "ranks"
+    return Comparison(
+        group,
+        sentence(judge, metric),
+        "" if judge.how == "ranks" else metric,
+        **asdict(found) | {"verdict": found.verdict.value},
+        published=_published(judge, group, printed) if shown else None,
+    )
+
+
+def sentence(judge: Judge, metric: str) -> str:
+    """Say what is claimed of a comparison."""
+    left, right = (f"{side:g}" if isinstance(side, float) else side for side in judge.sides)
+    if judge.how == "ranks":
+        x, y = (METRICS.get(each, each) for each in (left, right))
+        return f"{y} {'rises' if judge.margin > 0 else 'falls'} with {x}"
+    word = METRICS.get(metric, metric)
+    if judge.how == "within":
+        return f"{word}: {left} and {right} differ by less than {judge.margin:g}"
+    return f"{word}: {left} above {right}"
+
+
+def _by_seed(side: Side, metric: str, lines: Sequence[Line]) -> dict[int, float]:
+    if isinstance(side, str):
+        return {
+            line.seed: line.values[metric]
+            for line in lines
+            if line.row == side and line.values.get(metric) is not None
+        }
+    return dict.fromkeys({line.seed for line in lines}, side)
+
+
+def _ranks(judge: Judge, lines: Sequence[Line]) -> Finding:
+    """Rank the rows by both metrics, as far as they have both of them for every seed."""
+    seeds = sorted({line.seed for line in lines})
+    tables = []
+    for metric in judge.sides:
+        found = {
+            row: _by_seed(row, str(metric), lines)
+            for row in dict.fromkeys(line.row for line in lines)
+        }
+        tables.append({row: each for row, each in found.items() if set(each) == set(seeds)})
+    common = [row for row in tables[0] if row in tables[1]]
+    x, y = (
+        np.array([[table[row][seed] for seed in seeds] for row in common]).reshape(-1, len(seeds))
+        for table in tables
+    )
+    return correlated(x, y, int(judge.margin))
+
+
+def _published(judge: Judge, group: str, printed: Printed) -> float | None:
+    known = {row: value for title, row, value in printed if title == group}
+    left, right = (known.get(s) if isinstance(s, str) else s for s in judge.sides)
+    return None if left is None or right is None else left - right

@@ -1,0 +1,43 @@
+"""The studies by name: what `stiffnet study` takes, and what `stiffnet list studies` shows."""
+
+from stiffnet.registry import Entry, Registry
+from stiffnet.studies import (
+    asr_figure2,
+    asr_growth,
+    asr_replacement,
+    asr_table1,
+    asr_table3,
+    asr_table6,
+    asr_table7,
+    asr_table8,
+    asr_table9,
+    stepnet_figure3,
+    stepnet_figure6,
+    stepnet_figure7,
+    stepnet_table1,
+    stepnet_table4,
+    stepnet_tickets,
+)
+from stiffnet.studies.study import Study
+
+_FILES = (
+    stepnet_table1,
+    stepnet_table4,
+    stepnet_figure3,
+    stepnet_figure6,
+    stepnet_figure7,
+    stepnet_tickets,
+    asr_table1,
+    asr_table3,
+    asr_table6,
+    asr_table7,
+    asr_table8,
+    asr_table9,
+    asr_figure2,
+    asr_replacement,
+    asr_growth,
+)
+
+STUDIES: Registry[Study] = Registry(
+    "study", [Entry(file.STUDY.name, file.STUDY, file.STUDY.claim) for file in _FILES]
+)

@@ -1,0 +1,40 @@
+"""StepNet, Table 1: attention modules compared."""
+
+from stiffnet.studies.scales import on_datasets, scales, train
+from stiffnet.studies.study import Published, Study, higher
+
+MODULES = {
+    "none": "none",
+    "se": "SE",
+    "cbam": "CBAM",
+    "eca": "ECA",
+    "sem": "SEM",
+    "srm": "SRM",
+    "fca": "FCA",
+    "iebn": "IEBN",
+    "stepnet": "StepNet",
+}
+
+STUDY = Study(
+    name="stepnet-table1",
+    locator="Table 1",
+    claim="Attention makes a residual network more accurate, and StepNet does so more than every "
+    "other module.",
+    rows={name: train(name) for name in MODULES},
+    metric="accuracy",
+    unit="accuracy, %",
+    published=Published(
+        "stepnet_table1", "top1", {name: {"attention": text} for name, text in MODULES.items()}
+    ),
+    judges=(
+        higher("se", "none"),
+        higher("eca", "none"),
+        *(higher("stepnet", name) for name in MODULES if name != "stepnet"),
+    ),
+    scales=scales(
+        {"dataset": "CIFAR10"},
+        on_datasets("CIFAR10", "CIFAR100", "STL10"),
+        small_without=("cbam", "sem", "srm", "fca", "iebn"),
+    ),
+    notes=("The paper gives no settings for STL-10; those of the ASR paper are used.",),
+)

@@ -1,0 +1,159 @@
+"""What a study is: a claim of a paper, rows to compute, what was published, how it is judged.
+
+All of it is plain data. `jobs/study.py` computes the rows, and nothing here knows how.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from stiffnet.studies.published import printed
+
+Settings = Mapping[str, Any]
+Side = str | float
+"""A row by its label, or a number."""
+SCALES = ("demo", "small", "paper")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to compute: what kind, how, and which other jobs it needs the results of."""
+
+    kind: str
+    settings: Settings = field(default_factory=dict)
+    needs: tuple["Job", ...] = ()
+
+    def at(self, defaults: Mapping[str, Settings], seed: int) -> "Job":
+        """Return it with what its kind has by default where it says nothing, and with a seed."""
+        settings = {**defaults.get(self.kind, {}), **self.settings, "seed": seed}
+        return Job(self.kind, settings, tuple(job.at(defaults, seed) for job in self.needs))
+
+    def all(self) -> Iterator["Job"]:
+        """Yield what it needs, and what that needs, before it, and itself last."""
+        for job in self.needs:
+            yield from job.all()
+        yield self
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How a claim is judged: by the seeds of two rows, or by the order of all of them."""
+
+    how: Literal["higher", "within", "ranks"]
+    sides: tuple[Side, Side]
+    margin: float = 0.0
+    """Of ``within``: how far the two may be apart. Of ``ranks``: 1 for rising, -1 for falling."""
+    metric: str = ""
+    """What is compared; the study's metric where nothing is said."""
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Labels of the rows that it compares."""
+        return tuple(s for s in self.sides if isinstance(s, str) and self.how != "ranks")
+
+
+def higher(row: Side, than: Side, metric: str = "") -> Judge:
+    """One row has a higher value than another, or than a number."""
+    return Judge("higher", (row, than), metric=metric)
+
+
+def equal_within(row: Side, other: Side, margin: float, metric: str = "") -> Judge:
+    """Two rows differ by less than a margin."""
+    return Judge("within", (row, other), margin, metric)
+
+
+def rank_correlation(x: str, y: str, sign: int = 1) -> Judge:
+    """Over all rows, one metric rises with another (or falls, sign -1)."""
+    return Judge("ranks", (x, y), sign)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One setting in which all rows are computed and compared."""
+
+    title: str
+    settings: Mapping[str, Settings] = field(default_factory=dict)
+    """By the kind of a job; they win over the scale's."""
+    published: Mapping[str, str | float] = field(default_factory=dict)
+    """Which part of the published table stands beside it."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a study is run."""
+
+    groups: tuple[Group, ...]
+    defaults: Mapping[str, Settings]
+    """For each kind of job."""
+    minutes: Mapping[str, float] = field(default_factory=dict)
+    """That a job of a kind takes on one core, for an estimate; nothing where that is not known."""
+    seeds: int = 3
+    leave_out: tuple[str, ...] = ()
+    """Labels of rows that are not computed at this scale."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where the published numbers of a study's rows are."""
+
+    table: str
+    column: str
+    rows: Mapping[str, Mapping[str, str | float]]
+    """By the label of a row: the keys that select it, beside those of the group."""
+
+    def value(self, row: str, group: Group) -> float | None:
+        """Return what was published of a row; None where nothing was."""
+        if row not in self.rows:
+            return None
+        return printed(self.table, self.column, {**self.rows[row], **group.published})
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What the page draws beside the comparisons: a list of each row, or two metrics of all."""
+
+    kind: Literal["curves", "points"]
+    x: str
+    y: str
+    heading: str
+    x_title: str
+    y_title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A question that a paper answers."""
+
+    name: str
+    locator: str
+    """Where the paper answers it: ``"Table 1"``."""
+    claim: str
+    rows: Mapping[str, Job]
+    metric: str
+    unit: str
+    """What the metric is called in a table, with its unit."""
+    judges: tuple[Judge, ...]
+    scales: Mapping[str, Scale]
+    published: Published | None = None
+    picture: Picture | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader has to know: our readings, inconsistencies of the paper."""
+
+    @property
+    def paper(self) -> str:
+        """Key of the paper, as in `PAPERS`."""
+        return self.name.partition("-")[0]
+
+    def jobs(self, scale: str, seeds: int) -> Iterator[tuple[Group, str, int, Job]]:
+        """Yield every row: its group, its label, its seed and what computes it."""
+        chosen = self.scales[scale]
+        for group in chosen.groups:
+            kinds = {*chosen.defaults, *group.settings}
+            defaults = {
+                kind: {**chosen.defaults.get(kind, {}), **group.settings.get(kind, {})}
+                for kind in kinds
+            }
+            for label, job in self.rows.items():
+                if label not in chosen.leave_out:
+                    for seed in range(seeds):
+                        yield group, label, seed, job.at(defaults, seed)

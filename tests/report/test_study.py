@@ -1,0 +1,134 @@
+"""Pages of studies and runs: every claim with its verdict, every number beside the published."""
+
+import base64
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from report import study_cases as cases
+from report.parsed import Parsed
+from stiffnet.report.frame import json_block
+from stiffnet.report.page import page as drawn
+from stiffnet.report.study import answer
+from stiffnet.report.text import plain
+from stiffnet.report.training import sentence
+from stiffnet.results.study import StudyReport
+from stiffnet.results.training import TrainingLog
+
+
+@pytest.fixture(autouse=True)
+def _short(short_plotly):
+    pass
+
+
+def text_of(results, **options):
+    return " ".join("".join(Parsed(drawn(results, **options)).texts).split())
+
+
+def test_the_top_says_what_was_asked_and_the_answer():
+    one = cases.study()
+    assert plain(answer([one])).startswith(f"{one.claim} {one.verdict.capitalize()}. ")
+    many = plain(answer(cases.several()))
+    held = sum(each.verdict == "held" for each in cases.several())
+    assert f"Of 5 claims of a paper, run again here: {held} held" in many
+    assert "1 rows failed" not in many
+    assert "One row failed." in many
+
+
+@pytest.mark.parametrize("made", cases.several(), ids=lambda made: made.name)
+def test_a_section_has_the_claim_the_numbers_the_verdict_and_why(made):
+    text = text_of([made], heading="x")
+    assert made.claim in text
+    assert f"{made.verdict.capitalize()}. {made.why}" in text
+    for row in made.summary().itertuples():
+        assert f"{row.row} {row.mean:.2f} ± {row.std:.2f} {row.seeds} {row.published:.2f}" in text
+    for each in made.comparisons:
+        assert each.sentence in text
+        assert each.why in text or each.low is not None
+    for line in made.failed:
+        assert line.error in text
+
+
+def test_differences_are_drawn_with_their_intervals_and_what_was_published():
+    made = cases.study()
+    figure = Parsed(drawn([made])).data["figures"]["study-0-differences"]
+    traces = {trace["name"]: trace for trace in figure["data"]}
+    count = sum(len(traces[name]["x"]) for name in traces if name != "published")
+    assert count == len(made.comparisons)
+    assert traces["published"]["x"] == pytest.approx([each.published for each in made.comparisons])
+    [held] = [trace for name, trace in traces.items() if name == "measured: held"]
+    first = made.comparisons[held["y"][0]]
+    assert held["error_x"]["array"][0] == pytest.approx(first.high - first.estimate, rel=1e-4)
+
+
+def test_comparisons_of_other_metrics_are_not_drawn_on_the_same_axis():
+    made = cases.study()
+    other = replace(made.comparisons[0], metric="loss", estimate=1e6)
+    figures = Parsed(drawn([replace(made, comparisons=(other, *made.comparisons[1:]))])).data[
+        "figures"
+    ]
+    points = [x for trace in figures["study-0-differences"]["data"] for x in trace["x"]]
+    assert max(points) < 1e3
+
+
+def test_studies_of_one_name_are_told_apart_by_their_scale():
+    both = [cases.study(), replace(cases.study(), scale="small")]
+    page = drawn(both, heading="x")
+    assert "stepnet-table1, demo" in page
+    assert "stepnet-table1, small" in page
+
+
+def test_a_study_comes_back_as_it_was_saved(tmp_path):
+    for made in cases.several():
+        assert StudyReport.load(made.save(tmp_path / "study.json")) == made
+    log = cases.log()
+    assert TrainingLog.load(log.save(tmp_path / "log.json")) == log
+
+
+def test_a_study_without_any_value_is_drawn():
+    made = cases.study()
+    lines = tuple(replace(line, values={}, error="killed.") for line in made.lines)
+    none = replace(made, lines=lines, comparisons=(), verdict="undecided", why="Nothing.")
+    assert "killed." in text_of([none], heading="x")
+    assert "killed." in text_of([replace(none, picture=cases.several()[1].picture)], heading="x")
+    assert "killed." in text_of([replace(none, picture=cases.several()[2].picture)], heading="x")
+
+
+def test_runs_are_drawn_in_the_same_charts():
+    logs = [cases.log(seed=i) for i in range(3)] + [cases.log("resnet56_cifar", tns=False)]
+    page = Parsed(drawn(logs, heading="x"))
+    assert set(page.data["figures"]) == {"training-accuracy", "training-loss", "training-tns"}
+    names = {trace["name"] for trace in page.data["figures"]["training-accuracy"]["data"]}
+    assert "resnet20_cifar on cifar10:DIR, seed 2" in names
+    assert len(page.data["figures"]["training-tns"]["data"]) == 3
+
+
+def test_a_run_says_how_far_it_came():
+    log = cases.log()
+    accuracy = 100 * log.rows[-1]["test_top1"]
+    assert plain(sentence(log)) == (
+        f"10 epochs (finished), with {accuracy:.2f} % of the test images right."
+    )
+    assert "no epoch" in sentence(replace(log, rows=()))
+    assert "resnet20_cifar" in text_of([log])
+
+
+def test_a_page_of_many_runs_and_rows_stays_small():
+    logs = [cases.log(seed=i, epochs=50) for i in range(60)]
+    rows = tuple(f"row {i}" for i in range(400))
+    page = drawn([cases.study(rows=rows, seeds=5), *logs], heading="x")
+    assert len(page) < 10e6
+    assert "first 24 of 60 runs" in page
+
+
+def test_numbers_of_a_chart_are_plain_and_rounded_however_they_were_given():
+    """Plotly packs arrays, which would keep all digits and hide the numbers from the reader."""
+    made = cases.study(picture="curves")
+    figures = Parsed(drawn([made])).data["figures"]
+    values = figures["study-0-picture"]["data"][0]["y"]
+    expected = np.mean([line.values["nsi"] for line in made.lines if line.row == "none"], axis=0)
+    assert values == [float(f"{value:.5g}") for value in expected]
+    packed = {"dtype": "f8", "bdata": base64.b64encode(np.array([[1.0, np.nan]])).decode(),
+              "shape": "1, 2"}  # fmt: skip
+    assert str(json_block(packed)) == "[[1.0,null]]"

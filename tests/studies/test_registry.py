@@ -1,0 +1,116 @@
+"""Every study is well-formed: what it names exists, and what it claims is judged."""
+
+from pathlib import Path
+
+import pytest
+
+from naming import case
+from stiffnet.attention import ATTENTION
+from stiffnet.attention.asr import PREFIX
+from stiffnet.attention.constant import VECTOR
+from stiffnet.data import DATA
+from stiffnet.jobs.study_plan import Plan, planned
+from stiffnet.jobs.study_rows import TASKS, settled
+from stiffnet.network.attention_text import NONE, read_attention
+from stiffnet.network.model_names import is_model_name
+from stiffnet.studies.listed import listed_studies
+from stiffnet.studies.published import PAPERS
+from stiffnet.studies.registry import STUDIES
+from stiffnet.studies.study import SCALES
+
+IDS = [entry.name for entry in STUDIES]
+
+
+@pytest.fixture(params=[entry.value for entry in STUDIES], ids=IDS)
+def study(request):
+    return request.param
+
+
+def test_it_says_where_and_what(study):
+    assert study.paper in PAPERS
+    assert study.locator.split()[0] in {
+        "Table",
+        "Tables",
+        "Figure",
+        "Figures",
+        "Section",
+        "Theorem",
+    }
+    assert study.claim.endswith(".")
+    assert all(note.endswith(".") for note in study.notes)
+    assert study.judges
+    assert set(study.scales) == set(SCALES)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_its_rows_can_be_computed(study, scale):
+    chosen = study.scales[scale]
+    assert chosen.seeds >= 3
+    assert set(chosen.leave_out) <= set(study.rows)
+    for _, label, _, row in study.jobs(scale, 1):
+        for job in row.all():
+            with case(label):
+                assert job.kind in TASKS
+                settings = settled(job.kind, job.settings)
+                if job.kind == "train":
+                    assert settings["data"] in {entry.name for entry in DATA}
+                if "model" in settings:
+                    assert is_model_name(settings["model"])
+                for module in modules_of(settings.get("attention", NONE)):
+                    assert module in {entry.name for entry in ATTENTION} | {VECTOR}
+
+
+def modules_of(attention):
+    if attention == NONE:
+        return []
+    return [name.removeprefix(f"{PREFIX}:") for name, _ in read_attention(attention)]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_its_judges_compare_rows_that_are_there(study, scale):
+    for judge in study.judges:
+        assert set(judge.rows) <= set(study.rows), judge
+    left = set(study.rows) - set(study.scales[scale].leave_out)
+    assert any(set(judge.rows) <= left for judge in study.judges)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_what_was_published_is_in_its_table(study, scale):
+    if study.published is None:
+        return
+    assert set(study.published.rows) <= set(study.rows)
+    for group in study.scales[scale].groups:
+        for label in study.published.rows:
+            assert isinstance(study.published.value(label, group), float), label
+
+
+def test_studies_share_their_rows():
+    """`none` and `se` at scale demo are trained once, whoever asks."""
+    plan, asked = Plan({}), {}
+    for entry in STUDIES:
+        for wanted in planned(entry.value, "demo", 1, plan):
+            asked.setdefault(wanted.address, []).append(f"{entry.name}, {wanted.row}")
+    plain = {f"{name}, none" for name in ("stepnet-table1", "stepnet-table4", "stepnet-tickets",
+                                          "asr-table3", "asr-table9")}  # fmt: skip
+    assert any(plain <= set(names) for names in asked.values())
+    assert {"asr-table6, δ = 1", "asr-table7, learnt", "asr-replacement, asr:se"} <= next(
+        set(names) for names in asked.values() if "asr-table3, asr:se" in names
+    )
+
+
+def test_a_study_is_a_page_of_declarations_at_most():
+    import stiffnet.studies.registry as registry
+
+    for file in registry._FILES:
+        with case(file.__name__):
+            text = Path(file.__file__).read_text()
+            assert len(text.splitlines()) <= 75
+            assert "def " not in text
+
+
+def test_the_list_says_the_claim_and_the_cost_at_each_scale():
+    rows = dict(listed_studies())
+    assert list(rows) == IDS
+    for entry in STUDIES:
+        assert entry.value.claim in rows[entry.name]
+        assert all(f"{scale}: " in rows[entry.name] for scale in SCALES)
