@@ -86,6 +86,8 @@ class Given:
 
 def parameters_of(module: nn.Module) -> tuple[str, ...]:
     """Names of the arguments of a module's `forward`; none where Python cannot tell."""
+    if isinstance(module, torch.jit.ScriptModule):  # whose class has none that can be asked for
+        return ()
     own = vars(module).get("forward")  # put in by somebody, as accelerate does
     return _parameters(type(module).forward)[1:] if own is None else _parameters(own)
 

@@ -18,6 +18,7 @@ STUDY = Study(
     ),
     notes=(
         "Thresholds are those of the grid that the page on stiffness draws, as far as any step "
-        "reaches them. Where a network has few steps, one of them is more than 10 %.",
+        "reaches them. Where a network has few steps, one of them is more than 10 %. That half of "
+        "the thresholds are most of them is our reading.",
     ),
 )
