@@ -8,7 +8,7 @@ import pytest
 
 from stiffnet.cli import spectrum as command
 from stiffnet.data.images import Preparation
-from stiffnet.errors import StorageError, UnknownNameError
+from stiffnet.errors import StepError, StorageError, UnknownNameError
 from stiffnet.jobs import spectrum as file
 from stiffnet.jobs.spectrum import spectrum
 from stiffnet.jobs.spectrum_parts import weights_digest
@@ -216,3 +216,9 @@ def test_the_digest_changes_with_every_weight():
 
 def test_the_command_has_the_methods_of_the_library():
     assert tuple(command.Method) == METHODS
+
+
+@pytest.mark.parametrize("name", ["images", "cap"])
+def test_nothing_to_look_at_and_no_memory_are_told_by_their_names(name):
+    with pytest.raises(StepError, match=f"`{name}` is 0. Give 1 or more"):
+        spectrum("resnet20_cifar", "digits", out="out", **{name: 0})

@@ -207,6 +207,7 @@ def test_random_numbers_are_given_back():
         ({"of": "rate"}, StepError, "`of` is 'rate'. Give 'branch' or 'block'"),
         ({"method": "exact"}, StepError, "`method` is 'exact'. Give one of auto"),
         ({"cap": 10, "method": "dense"}, StepError, "above the cap"),
+        ({"cap": 0}, StepError, "`cap` is 0 bytes"),
     ],
 )
 def test_a_mistake_is_a_sentence(change, error, words):

@@ -80,6 +80,9 @@ def spectrum(
     """
     if method not in METHODS:
         raise StepError(f"`method` is {method!r}. Give one of {', '.join(METHODS)}.")
+    for name, value in (("images", images), ("cap", cap)):
+        if value is not None and value < 1:
+            raise StepError(f"`{name}` is {value}. Give 1 or more.")
     folder = Path("spectrum", file_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     fabric = make_fabric(device="cpu")

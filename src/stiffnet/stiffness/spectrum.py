@@ -112,6 +112,8 @@ def spectrum_of(
     """
     if method not in METHODS:
         raise StepError(f"`method` is {method!r}. Give one of {', '.join(METHODS)}.")
+    if cap < 1:
+        raise StepError(f"`cap` is {cap} bytes. Give the bytes that matrices may take.")
     traced = Traced(function, x)
     inputs, outputs = tuple(x.shape[1:]), tuple(traced.value.shape[1:])
     if method == "planes":
