@@ -34,12 +34,21 @@ CALIBRATION = 16  # batches
 Engine = Callable[[nn.Module, Tensor, Path], Pass]
 
 
+def made(name: str, attention: str | None) -> nn.Module:
+    """A network with small steps: with large ones of random weights, outputs are all rounding."""
+    model = stiffnet.create_model(name, attention=attention, seed=0)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.constant_(module.weight, 0.1)
+    return model.eval()
+
+
 def forms(name: str, images: Tensor) -> dict[str, nn.Module]:
     """Every form of a backbone, ready for inference."""
-    constant = stiffnet.create_model(name, attention="asr:se", seed=0).eval()
+    constant = made(name, "asr:se")
     return {
-        "plain": stiffnet.create_model(name, seed=0).eval(),
-        "se": stiffnet.create_model(name, attention="se", seed=0).eval(),
+        "plain": made(name, None),
+        "se": made(name, "se"),
         "asr, not folded": constant,
         "folded": stiffnet.fold(constant, images, passes=0).model,
         "fused": stiffnet.fold(constant, images, fuse=True, passes=0).model,

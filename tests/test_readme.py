@@ -94,3 +94,22 @@ def test_the_readme_is_short():
 def test_no_link_is_dead(page):
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torchao's own, on a newer torch
+def test_eight_bits_in_pytorch_work_as_the_page_says():
+    pytest.importorskip("torchao")
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    recipe = page.split("## Eight bits in PyTorch")[1].split("\n## ")[0]
+    lines = [line[4:] for line in recipe.splitlines() if line.startswith("    ") or not line]
+    torch.manual_seed(0)
+    images = torch.rand(16, 3, 32, 32)
+    model = stiffnet.create_model("resnet20_cifar", num_classes=10, attention="asr:se", seed=0)
+    folded = stiffnet.fold(model.eval(), images[:2], fuse=True).model
+    names = {"torch": torch, "images": images, "folded": folded}
+    exec(compile("\n".join(lines), "deployment.md", "exec"), names)
+    with torch.no_grad():
+        small, whole = names["small"]._orig_mod(images), folded(images)
+    error = float((small - whole).abs().max() / whole.abs().max())
+    assert 1e-6 < error < 0.2  # eight bits, and not the same network again
