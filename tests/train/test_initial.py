@@ -92,6 +92,17 @@ def test_a_head_for_another_number_of_classes_is_replaced_and_that_is_said(file)
     assert all(torch.equal(kept[key], held[key]) for key in held if not key.startswith("fc."))
 
 
+def test_which_of_several_state_dicts_was_taken_is_said(tmp_path):
+    state = create_model("resnet20_cifar", num_classes=7, seed=9).state_dict()
+    other = create_model("resnet20_cifar", num_classes=7, seed=8).state_dict()
+    torch.save({"state_dict": state, "state_dict_ema": other}, tmp_path / "both.pth")
+    loaded, notes = initial_network(
+        replace(TUNED, weights=str(tmp_path / "both.pth")), 7, tuple("abcdefg")
+    )
+    assert "under 'state_dict' was taken; there is also state_dict_ema" in notes[0]
+    assert same(loaded.model.state_dict(), state)
+
+
 def test_a_head_of_the_right_size_without_names_is_kept_and_that_is_said(file):
     loaded, notes = initial_network(replace(TUNED, weights=str(file)), 7, tuple("abcdefg"))
     [note] = notes

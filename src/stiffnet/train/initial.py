@@ -75,6 +75,12 @@ def initial_network(
             f"{attention!r}. Leave it out, or name the network."
         )
     notes = []
+    if "other_keys" in loaded.made_by:
+        notes.append(
+            f"of {recipe.weights}, the state dict under {loaded.made_by['key']!r} was taken; there "
+            f"is also {loaded.made_by['other_keys']}. To start from another one, save it to a file "
+            "of its own."
+        )
     if "renamed" in loaded.made_by:
         notes.append(f"names in the weights file were changed to fit: {loaded.made_by['renamed']}.")
     start = recipe.model if not recipe.weights else recipe.weights
