@@ -10,7 +10,7 @@ from stiffnet.attention import ATTENTION
 from stiffnet.errors import StepError
 
 CLOSE = 1e-8  # of the largest |λ|: eigenvalues of other matrices, in float64
-LARGEST = 600  # numbers in a state, so that `dense` takes seconds
+LARGEST = 1500  # numbers in a state, so that `dense` takes seconds
 KINDS = {
     "basic": ("resnet20_cifar", 8),
     "bottleneck": ("resnet29_cifar", 4),
