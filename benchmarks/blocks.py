@@ -19,6 +19,7 @@ from scipy import stats
 
 import stiffnet
 from stiffnet.results.spectra import SpectrumReport
+from stiffnet.studies.published import published
 
 RUN = ["network", "seed", "computed"]
 COMPUTED = {  # in the order of the tables' columns
@@ -27,19 +28,11 @@ COMPUTED = {  # in the order of the tables' columns
     ("reduced", "branch"): "branch",
 }
 FIGURES = {"stiffness_index": "S", "absolute_index": "|S|", "negative_share": "P"}
-PUBLISHED = {  # Tables 2, 5 and 8: S and P by block
-    "resnet18_small_025": {
-        "S": [-2.28, -5.12, -1.28, -4.04, -1.30, -4.94, -1.28, -12.99],
-        "P": [2.82, 2.54, 1.96, 4.33, 4.35, 19.73, 22.65, 21.92],
-    },
-    "resnet34_small_025": {
-        "S": [-3.34, -5.24, -5.91, -1.10, -6.00, -5.69, -5.29, -1.73, -14.56, -9.47, -10.46,
-              -13.05, -11.26, -1.85, -13.59, -16.82],
-        "P": [3.10, 2.81, 2.78, 2.50, 4.78, 4.10, 5.15, 7.83, 11.91, 25.78, 30.69, 33.58, 34.13,
-              25.56, 25.39, 22.34],
-    },
-    "resnet50_small_025": {"S": [np.nan] * 15 + [-35.32], "P": [np.nan] * 15 + [31.96]},
-}  # fmt: skip
+PUBLISHED = {  # the paper's tables of S and P by block
+    "resnet18_small_025": "blockstiff_table2",
+    "resnet34_small_025": "blockstiff_table5",
+    "resnet50_small_025": "blockstiff_table8",
+}
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
 SMALL = 0.05  # corrected p-value
 SEEDS = 3  # fewer decide nothing
@@ -133,12 +126,15 @@ def block_table(blocks: pd.DataFrame, network: str) -> str:
     heads = [f"{figure}, {what}" for what in ("published", *COMPUTED.values()) for figure in "SP"]
     lines = [f"| block | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
     own = blocks[blocks["network"] == network]
-    for i, step in enumerate(names(network)):
-        printed = PUBLISHED[network]
-        cells = [
-            "–" if np.isnan(printed["S"][i]) else f"{printed['S'][i]:.2f}".replace("-", "−"),
-            "–" if np.isnan(printed["P"][i]) else f"{printed['P'][i]:.1f} %",
-        ]
+    printed = published(PUBLISHED[network]).astype({"block": str}).set_index("block")
+    for i, step in enumerate(names(network), start=1):
+        cells = ["–", "–"]
+        if str(i) in printed.index:
+            row = printed.loc[str(i)]
+            cells = [
+                f"{row['stiffness_index']:.2f}".replace("-", "−"),
+                f"{row['pct_neg_eigenvalues']:.1f} %",
+            ]
         for what in COMPUTED.values():
             rows = own[(own["step"] == step) & (own["computed"] == what)]
             share = over_seeds(rows["negative_share_mean"], scale=100, form=".1f")
