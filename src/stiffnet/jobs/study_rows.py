@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from stiffnet.results.ranking import stiffest
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.study import Values
 from stiffnet.train.freeze import freeze_attention
-from stiffnet.train.recipe import Recipe, place_free
+from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run import run
 from stiffnet.train.run_folder import RunFolder
@@ -35,10 +34,13 @@ from stiffnet.trajectory.wrappers import plain_run
 ON = "on"  # the setting of a training that says on which steps the modules are
 FEW = 0.10  # share of steps that the StepNet paper calls few
 ALONE = {"speed"}  # kinds that are computed while nothing else is
+LEAVING = {"train"}  # kinds whose folder is read by rows that are made from them
 
 
 def settled(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Write a job's settings out, so that what two of them share is seen, however it was written.
+
+    Fields that recipes got later are left out at their defaults, so that rows keep their addresses.
 
     Raises:
         StiffnetError: If they cannot be.
@@ -47,8 +49,8 @@ def settled(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return dict(settings)
     given = dict(settings)
     on = given.pop(ON, None)
-    recipe = place_free(build_recipe(given.pop("recipe"), given))
-    return asdict(recipe) | ({} if on is None else {ON: dict(on)})
+    recipe = build_recipe(given.pop("recipe"), given)
+    return recipe.facts | ({} if on is None else {ON: dict(on)})
 
 
 def train(work: Work) -> Values:
