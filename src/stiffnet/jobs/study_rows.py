@@ -1,16 +1,15 @@
 """The kinds of jobs that rows of studies are made of, and how their settings are written out."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from stiffnet.jobs import rows_looks, rows_speed, rows_train
 from stiffnet.jobs.row_run import Task
 from stiffnet.jobs.rows_train import ON
-from stiffnet.train.recipe import place_free
 from stiffnet.train.recipe_file import build_recipe
 
 ALONE = {"speed"}  # kinds that are computed while nothing else is
+LEAVING = {"train"}  # kinds whose folder is read by rows that are made from them
 TASKS: dict[str, Task] = {
     "train": rows_train.train,
     "measure": rows_looks.measure,
@@ -24,6 +23,8 @@ TASKS: dict[str, Task] = {
 def settled(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Write a job's settings out, so that what two of them share is seen, however it was written.
 
+    Fields that recipes got later are left out at their defaults, so that rows keep their addresses.
+
     Raises:
         StiffnetError: If they cannot be.
     """
@@ -31,5 +32,5 @@ def settled(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return dict(settings)
     given = dict(settings)
     on = given.pop(ON, None)
-    recipe = place_free(build_recipe(given.pop("recipe"), given))
-    return asdict(recipe) | ({} if on is None else {ON: dict(on)})
+    recipe = build_recipe(given.pop("recipe"), given)
+    return recipe.facts | ({} if on is None else {ON: dict(on)})

@@ -133,13 +133,18 @@ class Recipe:
                 raise RecipeError(sentence)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What tells it from other recipes: its fields, without the place of the data.
+
+        Fields that came later are left out at their defaults, which do what was done before.
+        """
+        found = asdict(place_free(self))
+        return {k: v for k, v in found.items() if k not in LATER or v != DEFAULTS[k]}
+
+    @property
     def fingerprint(self) -> str:
         """Short name of this recipe, the same on every machine and wherever the data lie."""
-        facts = asdict(place_free(self))
-        for name in LATER:
-            if facts[name] == DEFAULTS[name]:
-                del facts[name]
-        canonical = json.dumps(facts, sort_keys=True)
+        canonical = json.dumps(self.facts, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
