@@ -7,9 +7,10 @@ import torch
 
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, StorageError, UnknownNameError
-from stiffnet.jobs.subject import as_argument, facts_of, remarks_on, subject_of
+from stiffnet.jobs.subject import as_argument, facts_of, subject_of
 from stiffnet.network.classes import known_classes
 from stiffnet.network.create import create_model
+from stiffnet.network.loaded import remarks_on
 from stiffnet.network.model_folder import write_folder
 from stiffnet.network.open import open_model
 

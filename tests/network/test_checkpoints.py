@@ -10,14 +10,16 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, UnsafeFileError
-from stiffnet.jobs.subject import remarks_on, subject_of
+from stiffnet.jobs.subject import subject_of
 from stiffnet.network.create import create_model
 from stiffnet.network.legacy import MAGIC
+from stiffnet.network.loaded import remarks_on
 from stiffnet.network.open import open_model
 from stiffnet.network.weights import load_weights
 
@@ -249,6 +251,7 @@ def test_shards_of_torch_s_own_format_are_read(shards):
         (lambda m: m | {"0.bias": "../w"}, r"names a file outside its folder, '\.\./w'"),
         (lambda m: m | {"more": m["0.bias"]}, "do not agree: the file does not hold 'more'"),
         (lambda m: {k: v for k, v in m.items() if k != "0.bias"}, "the file holds '0.bias'"),
+        (lambda m: dict.fromkeys(m, "model.safetensors.index.json"), "that is an index itself"),
         (lambda m: {}, "names no tensor"),
         (lambda m: [1], "without a `weight_map`"),
     ],
@@ -257,6 +260,31 @@ def test_an_index_that_its_files_contradict_is_refused(shards, change, match):
     index = json.loads(shards.read_text())["weight_map"]
     shards.write_text(json.dumps({"weight_map": change(index)}))
     refuses(shards, CorruptFileError, match)
+
+
+def test_two_values_for_one_tensor_are_refused(tmp_path):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.read, self.write = nn.Linear(3, 3), nn.Linear(3, 3)
+            self.write.weight = self.read.weight
+
+    state = {key: torch.rand_like(value) for key, value in Tied().state_dict().items()}
+    torch.save(state, tmp_path / "w.pth")
+    with pytest.raises(CheckpointError, match=r"different values under read\.weight and write\."):
+        load_weights(Tied(), tmp_path / "w.pth")
+    state["write.weight"] = state["read.weight"].clone()
+    torch.save(state, tmp_path / "w.pth")
+    assert load_weights(Tied(), tmp_path / "w.pth") == {}
+
+
+def test_another_network_with_the_same_tensors_is_a_remark(tmp_path):
+    state = timm.create_model("test_efficientnet").state_dict()
+    for said, remarks in (("resnet18", 1), ("test_efficientnet.r160_in1k", 0), ("mine", 0)):
+        torch.save({"state_dict": state, "arch": said}, tmp_path / "w.pth")
+        loaded = subject_of("test_efficientnet").open(weights=tmp_path / "w.pth")
+        found = [text for text in remarks_on(loaded) if "says that it is of" in text]
+        assert len(found) == remarks
 
 
 def test_a_folder_with_several_weights_files_is_a_question(tmp_path):

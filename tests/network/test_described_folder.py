@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
@@ -65,9 +66,24 @@ def test_a_folder_of_timm_says_what_it_is(timm_folder):
     assert loaded.made_by == {"weights": "published"}
 
 
+def test_a_folder_that_timm_writes_is_read(tmp_path):
+    for name, options in (("resnet18", {"num_classes": 3}), ("test_vit", {"img_size": 64})):
+        torch.manual_seed(0)
+        model = timm.create_model(name, **options).eval()
+        timm.models.save_for_hf(model, tmp_path / name, safe_serialization=True)
+        loaded = open_model(tmp_path / name)
+        images = torch.rand(2, *loaded.preparation.input_size)
+        assert torch.equal(loaded.model(images), model(images))
+
+
+def test_a_folder_of_timm_takes_images_of_another_size(timm_folder):
+    assert open_model(timm_folder, image_size=24).preparation.input_size == (3, 24, 24)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "match"),
     [
+        ({"model_args": {"global_pool": "max"}}, CheckpointError, "built with global_pool='max'"),
         ({"architecture": "os.system"}, CheckpointError, "does not have"),
         ({"model_args": {"checkpoint_path": "x"}}, CheckpointError, "built with checkpoint_path"),
         ({"num_classes": "3"}, CorruptFileError, "impossible num_classes"),

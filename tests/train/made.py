@@ -22,6 +22,7 @@ def recipes(draw):
         "data": draw(TEXT),
         "train_images": draw(st.integers(0, 2**63 - 1)),
         "weights": draw(st.just("") | TEXT),
+        "weights_key": draw(st.just("") | TEXT),
         "seed": draw(st.integers(0, 2**63 - 1)),
         "epochs": epochs,
         "batch_size": draw(st.integers(1, 1_000_000)),

@@ -11,8 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from stiffnet.data import open_splits
 from stiffnet.data.subset import subset
-from stiffnet.errors import CheckpointError, DataError, RecipeError
+from stiffnet.errors import CheckpointError, DataError, RecipeError, StiffnetError
 from stiffnet.jobs.fold import fold
+from stiffnet.jobs.train import train
 from stiffnet.network.attach import attached
 from stiffnet.network.classes import imagenet
 from stiffnet.network.create import create_model
@@ -101,6 +102,97 @@ def test_which_of_several_state_dicts_was_taken_is_said(tmp_path):
     )
     assert "under 'state_dict' was taken; there is also state_dict_ema" in notes[0]
     assert same(loaded.model.state_dict(), state)
+
+
+def test_a_key_chooses_which_of_them_a_run_starts_from(tmp_path):
+    state = create_model("resnet20_cifar", num_classes=5, seed=9).state_dict()
+    other = create_model("resnet20_cifar", num_classes=7, seed=8).state_dict()
+    torch.save({"state_dict": state, "state_dict_ema": other}, tmp_path / "both.pth")
+    recipe = replace(TUNED, weights=str(tmp_path / "both.pth"), weights_key="state_dict_ema")
+    loaded, notes = initial_network(recipe, 7, tuple("abcdefg"))
+    assert "under 'state_dict_ema' was taken" in notes[0]
+    assert same(loaded.model.state_dict(), other)
+    for wrong in (replace(recipe, weights_key="ema"), replace(recipe, weights="")):
+        with pytest.raises(StiffnetError, match=r"leave (it )?out"):
+            initial_network(wrong, 7, NAMES)
+
+
+def test_what_was_done_to_the_names_of_the_weights_is_said(tmp_path):
+    state = create_model("resnet20_cifar", num_classes=7, seed=9).state_dict()
+    held = {f"net.{key}": value for key, value in state.items()} | {"loss.w": torch.ones(2)}
+    torch.save({"state_dict": held, "arch": "resnet56_cifar"}, tmp_path / "last.ckpt")
+    loaded, notes = initial_network(
+        replace(TUNED, weights=str(tmp_path / "last.ckpt")), 7, tuple("abcdefg")
+    )
+    assert same(loaded.model.state_dict(), state)
+    assert "begin with 'net.', which was taken off" in notes[0]
+    assert "left out: 1 of loss" in notes[1]
+    assert "last.ckpt says that it is of resnet56_cifar, and resnet20_cifar was named" in notes[2]
+
+
+@pytest.mark.parametrize("prefix", ["", "backbone."])
+def test_a_backbone_without_a_head_gets_one(tmp_path, prefix):
+    state = create_model("resnet20_cifar", num_classes=7, seed=9).state_dict()
+    kept = {key: value for key, value in state.items() if not key.startswith("fc.")}
+    save_file({prefix + key: value for key, value in kept.items()}, tmp_path / "backbone")
+    loaded, notes = initial_network(replace(TUNED, weights=str(tmp_path / "backbone")), 4, NAMES)
+    assert notes[-1].endswith("holds a network without a head; a new one starts at random.")
+    found = loaded.model.state_dict()
+    assert all(torch.equal(found[key], value) for key, value in kept.items())
+    assert loaded.model(IMAGES).shape == (4, 4)
+    assert float(found["fc.weight"].abs().max()) < 0.1
+    lacking = {key: value for key, value in kept.items() if key != "conv1.weight"}
+    save_file({prefix + key: value for key, value in lacking.items()}, tmp_path / "backbone")
+    with pytest.raises(CheckpointError, match=r"1 missing: conv1\.weight"):
+        initial_network(replace(TUNED, weights=str(tmp_path / "backbone")), 4, NAMES)
+
+
+def test_weights_that_are_not_finite_are_named_and_not_the_learning_rate(tmp_path):
+    state = create_model("resnet20_cifar", num_classes=7, seed=9).state_dict()
+    state["layer2.0.bn1.weight"][3] = float("nan")
+    save_file(state, tmp_path / "nan")
+    with pytest.raises(CheckpointError, match=r"NaN or infinite, in layer2\.0\.bn1\.weight,"):
+        initial_network(replace(TUNED, weights=str(tmp_path / "nan")), 4, NAMES)
+
+
+def test_a_network_on_the_hub_is_fine_tuned(tmp_path, monkeypatch):
+    """Both as the network and as the weights of a named one, from Hugging Face's cache."""
+    state = create_model("resnet20_cifar", num_classes=7, seed=9).state_dict()
+    place = tmp_path / "hub/models--org--net"
+    (place / "snapshots/0").mkdir(parents=True)
+    (place / "refs").mkdir()
+    (place / "refs/main").write_text("0")
+    save_file(state, place / "snapshots/0/model.safetensors")
+    (place / "snapshots/0/config.json").write_text(
+        '{"architecture": "resnet20_cifar", "num_classes": 7}'
+    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for spec in ("hf-hub:org/net", "org/net"):
+        for recipe in (replace(TUNED, model=spec), replace(TUNED, weights=spec)):
+            loaded, notes = initial_network(recipe, 4, NAMES)
+            assert spec in notes[-1]
+            found = loaded.model.state_dict()
+            kept = [key for key in state if not key.startswith("fc.")]
+            assert all(torch.equal(found[key], state[key]) for key in kept)
+            assert loaded.preparation.input_size == (3, 8, 8)
+
+
+def test_a_run_stands_for_its_final_network(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {"image_size": 8, "epochs": 1, "padding": 1}
+    train("resnet20_cifar", "generated:48", settings=settings, out="plain")
+    trained = train("plain", "generated:48", attention="se", settings=settings, out="gated")
+    assert trained.recipe.model == "plain/final"
+    assert attached(open_model("gated/final").model)
+
+
+def test_a_network_that_only_transformers_builds_is_refused(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1])
+    transformers.ResNetForImageClassification(config).save_pretrained(tmp_path / "hf")
+    with pytest.raises(RecipeError, match="is a network of transformers, which is not built by"):
+        initial_network(replace(TUNED, model=str(tmp_path / "hf"), image_size=0), 4, NAMES)
 
 
 def test_a_head_of_the_right_size_without_names_is_kept_and_that_is_said(file):

@@ -21,6 +21,7 @@ OTHER = {  # of each field another value, and what it needs beside it
     "data": ("cifar10", {}),
     "train_images": (100, {}),
     "weights": ("pretrained", {}),
+    "weights_key": ("state_dict_ema", {}),
     "seed": (1, {}),
     "epochs": (165, {}),
     "batch_size": (129, {}),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Device, Weights, Where, Workers, choice, number
+from stiffnet.cli.options import Device, Weights, WeightsKey, Where, Workers, choice, number
 from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ class Strategy(StrEnum):
 def train(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="A timm name, torchvision:NAME, or a model folder."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A timm name, torchvision:NAME, hf-hub:ORG/NAME, a run or a model folder.",
+        ),
     ] = "",
     data: Annotated[
         str,
@@ -36,6 +39,7 @@ def train(
         typer.Option(metavar="NAME|FILE", help="A name from `stiffnet list recipes`, or a file."),
     ] = "",
     weights: Weights = "",
+    weights_key: WeightsKey = "",
     attention: Annotated[
         str,
         typer.Option(
@@ -103,6 +107,7 @@ def train(
         recipe=recipe or None,
         settings=_pairs(settings),
         weights=weights or None,
+        weights_key=weights_key or None,
         attention=attention or None,
         seed=seed,
         skip_bad_images=skip_bad_images,

@@ -13,13 +13,13 @@ from stiffnet.files import check_replaceable, check_writable
 from stiffnet.fold.fold import STAGES, fold as run
 from stiffnet.fold.result import FoldResult
 from stiffnet.jobs.places import SIGNS, file_name, refuse_strangers
-from stiffnet.jobs.subject import Spec, Subject, facts_of, remarks_on, subject_of
+from stiffnet.jobs.subject import Spec, Subject, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.described_folder import TRANSFORMERS
 from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
 from stiffnet.network.export_mark import refuse_replacing
 from stiffnet.network.folded_folder import write_folded
-from stiffnet.network.loaded import LoadedModel
+from stiffnet.network.loaded import LoadedModel, remarks_on
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.structure import STRUCTURE

@@ -19,8 +19,9 @@ from stiffnet.jobs.labels import (
 )
 from stiffnet.jobs.measure_text import measure_text
 from stiffnet.jobs.places import check_places, file_name, write
-from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.subject import Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.loaded import remarks_on
 from stiffnet.network.text_model import is_text_model
 from stiffnet.observe.measure import KEEP, measure as look
 from stiffnet.report.page import page

@@ -17,9 +17,9 @@ from stiffnet.errors import StepError
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
-from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.subject import Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
-from stiffnet.network.loaded import LoadedModel
+from stiffnet.network.loaded import LoadedModel, remarks_on
 from stiffnet.observe.spectra import spectra as look
 from stiffnet.observe.spectrum import Of, step_called
 from stiffnet.report.page import page

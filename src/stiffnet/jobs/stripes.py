@@ -7,8 +7,9 @@ from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.places import check_places, file_name, write
-from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.subject import Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.loaded import remarks_on
 from stiffnet.observe.epochs import stripes_over_epochs
 from stiffnet.observe.growth import growth as follow
 from stiffnet.observe.stripes import stripes as look

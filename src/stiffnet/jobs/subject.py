@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,27 +125,3 @@ def facts_of(loaded: LoadedModel, *, data: str, command: str) -> dict[str, str]:
     weights = ", ".join(f"{key} {value}" for key, value in told.items()).removeprefix("weights ")
     facts = {"model": loaded.name, "form": loaded.form, "weights": weights, "data": data}
     return facts | ({"command": command} if command else {})
-
-
-def remarks_on(loaded: LoadedModel) -> Iterator[str]:
-    """Say what is unusual about the weights of a network."""
-    if loaded.made_by.get("weights") == "random":
-        seed = loaded.made_by["seed"]
-        yield f"no weights were given: {loaded.name} is used as initialised with seed {seed}."
-    told = loaded.made_by
-    if "other_keys" in told:
-        yield (
-            f"of {told['weights']}, the state dict under {told['key']!r} was taken; there is also "
-            f"{told['other_keys']}, which `--weights-key` would take."
-        )
-    if "prefix" in told:
-        yield f"names in the weights file begin with {told['prefix']!r}, which was taken off."
-    if "left_out" in told:
-        yield f"tensors of other modules in the weights file were left out: {told['left_out']}."
-    if "renamed" in told:
-        yield f"names in the weights file were changed to fit: {told['renamed']}."
-    if "preparation" in told:
-        yield (
-            "the folder does not say how its images are prepared, so they are normalised by "
-            "ImageNet's mean and standard deviation."
-        )

@@ -8,7 +8,7 @@ from typing import Any
 
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.jobs.places import file_name
-from stiffnet.jobs.subject import Spec
+from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.pretrained import PRETRAINED
@@ -35,6 +35,7 @@ def train(
     recipe: Spec | None = None,
     settings: Mapping[str, object] | None = None,
     weights: Spec | None = None,
+    weights_key: str | None = None,
     attention: str | None = None,
     seed: int | None = None,
     skip_bad_images: bool = False,
@@ -49,13 +50,15 @@ def train(
     """Train a network, or continue a run that was stopped.
 
     Args:
-        model: A timm name, ``torchvision:NAME`` or a model folder; None for the recipe's own.
+        model: A timm name, ``torchvision:NAME``, a run or a model folder, or ``hf-hub:ORG/NAME`` of
+            timm; None for the recipe's own.
         data: ``digits``, ``cifar10:DIR``, or a folder with ``train`` and ``val``.
         recipe: A name from `stiffnet list recipes`, or a file; None for ``quick``, or for the run's
             own when it is resumed.
         settings: Fields of the recipe to change; text is read as the field's type.
-        weights: To start from: ``pretrained``, or a weights file; None for the recipe's own, or
-            for those of a model folder.
+        weights: To start from: ``pretrained``, a weights file, a folder or ``hf-hub:ORG/NAME`` with
+            one; None for the recipe's own, or for those of a model folder.
+        weights_key: Which state dict of a checkpoint, such as ``"state_dict_ema"``.
         attention: A module for every step.
         seed: Random seed for the weights, the order of the images and their augmentation.
         skip_bad_images: Leave out image files that cannot be read.
@@ -76,9 +79,10 @@ def train(
     if resume and not again:
         _check_resumable(out, named=bool(model or recipe))
     known = {
-        "model": _text(model),
+        "model": None if model is None else _network(model),
         "data": _text(data),
         "weights": _text(weights),
+        "weights_key": weights_key or None,
         "attention": attention,
         "seed": seed,
         "skip_bad_images": skip_bad_images or None,
@@ -159,6 +163,12 @@ def _check_resumable(out: Spec | None, *, named: bool) -> None:
             f"{out} holds no run to resume. Give the folder of a run with `--out`, or leave out "
             "`--resume` to start one there."
         )
+
+
+def _network(model: Spec) -> str:
+    """Return a network's name or folder; of a run, the folder of its final network."""
+    subject = subject_of(model)
+    return str(model if subject.run is None else subject.folder)
 
 
 def _text(spec: Spec | None) -> str | None:

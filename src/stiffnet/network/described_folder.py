@@ -34,6 +34,11 @@ def is_described(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
+def is_of_timm(folder: Path) -> bool:
+    """Whether the network that a folder describes is one of timm's."""
+    return "architecture" in _read_json(folder / CONFIG)
+
+
 def open_described(folder: Path, *, attention: str | None = None, key: str = "") -> LoadedModel:
     """Build the network that a folder describes, and fill it.
 
@@ -70,16 +75,20 @@ def _from_timm(
     said = config.get("pretrained_cfg")
     said = said if isinstance(said, dict) else config
     arguments = config.get("model_args") or {}
-    strange = sorted(arguments.keys() - {"img_size", "num_classes"})
+    strange = sorted(arguments.keys() - {"img_size", "in_chans", "num_classes", "global_pool"})
     if strange:
         raise CheckpointError(
             f"{folder} is {name} built with {', '.join(strange)}, which is not possible by name. "
             "Build it in Python with timm, and use `stiffnet.measure`."
         )
+    channels = said["input_size"][0] if "input_size" in said else None
+    side = arguments.get("img_size")
+    if isinstance(side, list) and len(side) == 2 and side[0] == side[1]:  # as timm writes it
+        side = side[0]
     options: dict[str, Any] = {
         "num_classes": config.get("num_classes", said.get("num_classes")),
-        "in_chans": said["input_size"][0] if "input_size" in said else None,
-        "image_size": arguments.get("img_size"),
+        "in_chans": arguments.get("in_chans", channels),
+        "image_size": side,
         "attention": attention,
     }
     kinds = {"num_classes": int, "in_chans": int, "image_size": int, "attention": str}
@@ -89,6 +98,12 @@ def _from_timm(
             f"{folder / CONFIG} has an impossible {wrong[0]}. Download it again."
         )
     model = create_model(name, **options)
+    pooling = arguments.get("global_pool")
+    if pooling not in (None, _pooling(model)):
+        raise CheckpointError(
+            f"{folder} is {name} built with global_pool={pooling!r}, which is not possible by "
+            "name. Build it in Python with timm, and use `stiffnet.measure`."
+        )
     state = read_state_dict(folder, key=key)
     facts = fill(model, state)
     try:
@@ -114,6 +129,14 @@ def _from_timm(
         {"weights": folder.name, **facts},
         options,
     )
+
+
+def _pooling(model: nn.Module) -> str | None:
+    """How a network of timm makes one vector of its positions; None where it does not say."""
+    places = (model, getattr(model, "head", None))
+    said = [getattr(place, "global_pool", None) for place in places]
+    kinds = [kind if isinstance(kind, str) else getattr(kind, "pool_type", None) for kind in said]
+    return next((kind for kind in reversed(kinds) if isinstance(kind, str)), None)
 
 
 def _timm_classes(

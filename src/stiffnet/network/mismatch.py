@@ -95,7 +95,10 @@ def _other_network(
     if unfit:
         return _other_shapes(difference, lacks, adds, unfit, common)
     if lacks and not adds and {_module(name) for name in lacks} <= set(head):
-        return "it has no classifier, so it holds a backbone alone"
+        return (
+            "it has no classifier, so it holds a backbone alone: start a fine-tuning from it, or "
+            "build the network without a classifier in Python"
+        )
     whole = difference
     if _pattern(adds) <= _pattern(whole.wanted) and _pattern(lacks) <= _pattern(whole.given):
         kind = "deeper" if not lacks else "shallower" if not adds else "differently deep"

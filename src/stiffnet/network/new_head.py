@@ -52,7 +52,7 @@ def outputs_in(
     Returns:
         None if no tensor of the head is there.
     """
-    for key, value in tensors_in(content):
+    for key, value in sorted(tensors_in(content), key=lambda pair: pair[0].count(".")):
         for name, (few, more) in head.items():
             if is_called(key, name) and value.ndim == len(few):
                 axis = next(n for n, (a, b) in enumerate(zip(few, more, strict=True)) if a != b)

@@ -1,14 +1,14 @@
 """Any network in evaluation mode: by its name, or from a folder, also one on the hub."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stiffnet.errors import CheckpointError
 from stiffnet.network.create import create_model
-from stiffnet.network.described_folder import is_described, open_described
+from stiffnet.network.described_folder import is_described, is_of_timm, open_described
 from stiffnet.network.hub import hub_folder, is_on_hub
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import (
@@ -36,6 +36,7 @@ def open_model(
     in_chans: int | None = None,
     image_size: int | None = None,
     attention: str | None = None,
+    optional: Collection[str] = (),
     seed: int = 0,
 ) -> LoadedModel:
     """Build a network and fill it.
@@ -54,6 +55,7 @@ def open_model(
         in_chans: Number of image channels, where it is not the model's own.
         image_size: Height and width of the images, where they are not the model's own.
         attention: A module for every step, as for `create_model`; a folder of ours knows its own.
+        optional: Names of tensors that the weights may lack, such as a head's; they stay random.
         seed: Random seed of the weights.
 
     Raises:
@@ -63,7 +65,7 @@ def open_model(
     name = os.fspath(spec)
     state = None
     if weights is not None and weights != PRETRAINED:
-        state = read_state_dict(_on_disk(weights), key=weights_key)
+        state = read_state_dict(on_disk(weights), key=weights_key)
     elif weights_key and (weights == PRETRAINED or is_model_name(name)):
         raise CheckpointError(
             "A key chooses among the state dicts of a weights file, and no file is given. Give one "
@@ -91,13 +93,21 @@ def open_model(
         loaded = replace(loaded, preparation=resized)
     if state is None:
         return loaded
-    facts = fill(loaded.model, state)
+    facts = fill(loaded.model, state, optional=optional)
+    if is_model_name(state.of) and _stem(state.of) != _stem(loaded.name):
+        facts["said_to_be_of"] = state.of
     made_by: dict[str, Fact] = {"weights": _short(weights), **facts}
     return replace(loaded, made_by=made_by, classes=())  # a folder's are those of its own weights
 
 
-def _on_disk(spec: str | os.PathLike[str]) -> Path:
+def on_disk(spec: str | os.PathLike[str]) -> Path:
+    """Return the place of weights or of a model folder; what is on the hub is downloaded."""
     return hub_folder(str(spec)) if is_on_hub(spec) else Path(spec)
+
+
+def _stem(name: str) -> str:
+    """A network's name without timm's tag of its weights: ``resnet50.a1_in1k`` is a ResNet-50."""
+    return name.partition(".")[0]
 
 
 def _short(spec: str | os.PathLike[str] | None) -> str:
@@ -122,7 +132,7 @@ def _from_place(
     key: str,
 ) -> LoadedModel:
     """Open a folder, on the disk or on the hub: ours, timm's or transformers'."""
-    place = _on_disk(spec)
+    place = on_disk(spec)
     if not is_described(place) or (place / MANIFEST).exists():
         if key:
             raise CheckpointError(
@@ -134,8 +144,9 @@ def _from_place(
             num_classes=options["num_classes"],
             in_chans=options["in_chans"],
         )
+    free = ("attention", "image_size") if is_of_timm(place) else ("attention",)
     for option, value in (("weights", weights), *options.items()):
-        if value is not None and option != "attention":
+        if value is not None and option not in free:
             raise CheckpointError(
                 f"{spec} says itself what network it is, and has its weights. Leave out `{option}`."
             )

@@ -68,6 +68,11 @@ def read_shards(path: Path, read: Callable[[Path], Mapping[str, object]]) -> dic
             f"{path} names {len(shards)} files, and {len(absent)} of them "
             f"{'is' if len(absent) == 1 else 'are'} missing: {few(absent)}. Download them too."
         )
+    if nested := [file for file in sorted(shards) if _is_json(path.parent / file)]:
+        raise CorruptFileError(
+            f"{path} names {nested[0]!r} as a file of tensors, and that is an index itself. "
+            "Download it again."
+        )
     result: dict[str, object] = {}
     for file, names in sorted(shards.items()):
         content = read(path.parent / file)
@@ -80,6 +85,11 @@ def read_shards(path: Path, read: Callable[[Path], Mapping[str, object]]) -> dic
             )
         result |= content
     return result
+
+
+def _is_json(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(64).lstrip()[:1] == b"{"
 
 
 def _weight_map(path: Path) -> dict[str, str]:

@@ -27,6 +27,8 @@ class StateDict:
     """What else the checkpoint holds, the likelier ones first."""
     certain: bool = True
     """Its key says that it is meant, or the user does; if not, one of the others may be."""
+    of: str = ""
+    """Name of the network that the checkpoint says it is of, as timm's do."""
 
 
 def chosen_state_dict(content: Mapping[str, object], path: Path, key: str = "") -> StateDict:

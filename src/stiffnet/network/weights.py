@@ -8,8 +8,8 @@ everything else is refused.
 import json
 import os
 import pickletools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import safetensors
@@ -71,12 +71,31 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str], *, key: str = "
 def read_state_dict(path: str | os.PathLike[str], *, key: str = "") -> StateDict:
     """Read a checkpoint, and return the state dict that `key` names, or that is usually meant."""
     source = Path(path)
-    return chosen_state_dict(read_weights(source), source, key)
+    content = read_weights(source)
+    return replace(chosen_state_dict(content, source, key), of=_said_network(content, source))
 
 
-def fill(model: nn.Module, state: StateDict) -> Facts:
-    """Do what `load_weights` does, with a state dict that was read."""
-    fit = _best(model, state)
+def _said_network(content: Mapping[str, object], path: Path) -> str:
+    """Name the network that timm's checkpoint, or folder, says it is of; nothing if it does not."""
+    said = content.get("arch")
+    if said is None and (path / "config.json").is_file():
+        try:
+            said = json.loads((path / "config.json").read_bytes()).get("architecture")
+        except (OSError, ValueError, RecursionError, AttributeError):
+            return ""
+    return said if isinstance(said, str) else ""
+
+
+def fill(model: nn.Module, state: StateDict, *, optional: Collection[str] = ()) -> Facts:
+    """Do what `load_weights` does, with a state dict that was read.
+
+    Args:
+        model: The network.
+        state: Its tensors.
+        optional: Names of tensors that the state dict may lack, and that then stay as they are.
+    """
+    fit = _best(model, state, optional)
+    _refuse_two_values(model, state, fit)
     if fit.difference:
         raise CheckpointError(_refusal(model, state, fit))
     try:
@@ -123,18 +142,35 @@ class _Fit:
         return told
 
 
-def _best(model: nn.Module, state: StateDict) -> _Fit:
+def _refuse_two_values(model: nn.Module, state: StateDict, fit: "_Fit") -> None:
+    """Refuse a file that has two values for what is one tensor in the network."""
+    given, wanted = fit.difference.given, fit.difference.wanted
+    for name, first in same_tensors(wanted).items():
+        one, other = (given.get(each) for each in (first, name))
+        if name == first or not all(_fits(each, wanted[first]) for each in (one, other)):
+            continue
+        assert isinstance(one, Tensor)
+        assert isinstance(other, Tensor)
+        if not torch.equal(one.nan_to_num(), other.nan_to_num()):
+            raise CheckpointError(
+                f"{state.path} holds different values under {first} and {name}, which are one "
+                f"tensor in this {type(model).__name__}. Build the network without sharing "
+                "them, or keep one of the two in the file."
+            )
+
+
+def _best(model: nn.Module, state: StateDict, optional: Collection[str] = ()) -> _Fit:
     """The way in which a checkpoint fits a network, or else the one that comes nearest.
 
     Raises:
         CheckpointError: If there are several ways, so that the user has to choose.
     """
     wanted = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
-    fit = _of_prefixes(state, wanted)
+    fit = _of_prefixes(state, wanted, optional)
     if state.certain or not state.others:
         return fit
     others = tuple(StateDict(each.path, each.key, each.values) for each in state.others)
-    fits = [fit, *(_of_prefixes(other, wanted) for other in others)]
+    fits = [fit, *(_of_prefixes(other, wanted, optional) for other in others)]
     good = [each for each in fits if not each.difference]
     if len(good) > 1:
         raise _choose(state.path, [each.state.key for each in good])
@@ -146,9 +182,11 @@ def _best(model: nn.Module, state: StateDict) -> _Fit:
     return _Fit(taken, only.difference, only.prefix, only.left_out, only.renamed)
 
 
-def _of_prefixes(state: StateDict, wanted: Mapping[str, Tensor]) -> _Fit:
+def _of_prefixes(
+    state: StateDict, wanted: Mapping[str, Tensor], optional: Collection[str] = ()
+) -> _Fit:
     """Read the names as they are, or without what stands before all that the network needs."""
-    plain = _read_as(state, wanted, "")
+    plain = _read_as(state, wanted, "", optional)
     if plain.named():
         return plain
     starts = {
@@ -156,7 +194,7 @@ def _of_prefixes(state: StateDict, wanted: Mapping[str, Tensor]) -> _Fit:
         for name in state.values
         for depth in range(1, min(DEEPEST_PREFIX, name.count(".")) + 1)
     }
-    ways = [_read_as(state, wanted, start) for start in sorted(starts)]
+    ways = [_read_as(state, wanted, start, optional) for start in sorted(starts)]
     good = {way.left_out: way for way in ways if way.named()}  # "a." and "a.module." are the same
     fitting = [way for way in good.values() if not way.difference] or list(good.values())
     if len(fitting) > 1:
@@ -178,12 +216,14 @@ def _choose(path: Path, keys: Iterable[str]) -> CheckpointError:
     )
 
 
-def _read_as(state: StateDict, wanted: Mapping[str, Tensor], prefix: str) -> _Fit:
+def _read_as(
+    state: StateDict, wanted: Mapping[str, Tensor], prefix: str, optional: Collection[str]
+) -> _Fit:
     start = f"{prefix}." if prefix else ""
     values = {k.removeprefix(start): v for k, v in state.values.items() if k.startswith(start)}
     left_out = tuple(name for name in state.values if not name.startswith(start))
     given = _without_wrappers(values, wanted, state.path)
-    complete = _completed(given, wanted)
+    complete = _completed(given, wanted, optional)
     renamed: dict[str, str] = {}
     if complete.keys() != wanted.keys():
         complete, renamed = _under_other_names(given, wanted) or (complete, renamed)
@@ -329,15 +369,17 @@ def _without_wrappers(
     return result
 
 
-def _completed(given: Mapping[str, object], wanted: Mapping[str, Tensor]) -> dict[str, object]:
-    """Add what `given` need not hold: other names of a tensor, and batch-norm counters."""
+def _completed(
+    given: Mapping[str, object], wanted: Mapping[str, Tensor], optional: Collection[str] = ()
+) -> dict[str, object]:
+    """Add what `given` need not hold: other names of a tensor, counters, what is optional."""
     same = same_tensors(wanted)
     held = {same[name]: value for name, value in given.items() if name in same}
     complete = dict(given)
     for name, value in wanted.items():
         if name not in complete and same[name] in held:
             complete[name] = held[same[name]]
-        elif name not in complete and name.endswith("num_batches_tracked"):
+        elif name not in complete and (name.endswith("num_batches_tracked") or name in optional):
             complete[name] = value
     return complete
 

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from stiffnet.data.classes import match_classes
-from stiffnet.errors import RecipeError
+from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.attach import attached
 from stiffnet.network.attention_text import NONE, attach_text
 from stiffnet.network.classes import imagenet, known_classes
 from stiffnet.network.create import create_model
-from stiffnet.network.loaded import LoadedModel
+from stiffnet.network.described_folder import TRANSFORMERS
+from stiffnet.network.loaded import LoadedModel, remarks_on
 from stiffnet.network.model_folder import Fact
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.new_head import (
@@ -22,9 +22,9 @@ from stiffnet.network.new_head import (
     tensors_in,
     with_new_head,
 )
-from stiffnet.network.open import open_model
+from stiffnet.network.open import on_disk, open_model
 from stiffnet.network.pretrained import PRETRAINED
-from stiffnet.network.weights import read_weights
+from stiffnet.network.weights import read_state_dict, read_weights
 from stiffnet.train.recipe import Recipe
 from stiffnet.words import few
 
@@ -55,6 +55,11 @@ def initial_network(
     """
     attention = None if recipe.attention == NONE else recipe.attention
     if is_model_name(recipe.model) and not recipe.weights:
+        if recipe.weights_key:
+            raise RecipeError(
+                f"`weights_key` is {recipe.weights_key!r}, but no weights are given. Give them "
+                "with `--weights`, or leave out the key."
+            )
         if recipe.backbone_rate != 1:
             raise RecipeError(
                 f"`backbone_rate` is {recipe.backbone_rate}, but {recipe.model} starts with random "
@@ -68,24 +73,23 @@ def initial_network(
             seed=recipe.seed,
         )
         return loaded, []
-    loaded = _trained(recipe, attention, outputs)
+    loaded, headless = _trained(recipe, attention, outputs)
+    if loaded.name.startswith(TRANSFORMERS):
+        raise RecipeError(
+            f"{recipe.model} is a network of transformers, which is not built by a name, so that "
+            "its run could not be opened again. Train it with the Trainer of transformers and "
+            "`stiffnet.attach`, or name a network of timm or torchvision."
+        )
     if attention and loaded.options.get("attention") and not is_model_name(recipe.model):
         raise RecipeError(
             f"{recipe.model} has the attention that it was trained with, and `attention` is "
             f"{attention!r}. Leave it out, or name the network."
         )
-    notes = []
-    if "other_keys" in loaded.made_by:
-        notes.append(
-            f"of {recipe.weights}, the state dict under {loaded.made_by['key']!r} was taken; there "
-            f"is also {loaded.made_by['other_keys']}. To start from another one, save it to a file "
-            "of its own."
-        )
-    if "renamed" in loaded.made_by:
-        notes.append(f"names in the weights file were changed to fit: {loaded.made_by['renamed']}.")
+    notes = list(remarks_on(loaded))
     start = recipe.model if not recipe.weights else recipe.weights
+    _refuse_unknown(loaded, start)
     if not loaded.changes:  # a deployed network is refused by whoever trains it
-        loaded, told = _with_head(loaded, start, outputs, classes, recipe.seed)
+        loaded, told = _with_head(loaded, start, outputs, classes, recipe.seed, headless=headless)
         notes += told
         if attention and not loaded.options.get("attention"):
             with torch.random.fork_rng(devices=[]):
@@ -105,22 +109,44 @@ def fast_parameters(loaded: LoadedModel) -> set[str]:
     return found
 
 
-def _trained(recipe: Recipe, attention: str | None, outputs: int) -> LoadedModel:
-    """Open what a run starts from, with the head that it was trained with."""
+def _trained(recipe: Recipe, attention: str | None, outputs: int) -> tuple[LoadedModel, bool]:
+    """Open what a run starts from, with the head that it was trained with.
+
+    Returns:
+        The network, and whether the weights have no head, so that its own is random.
+    """
     size = recipe.image_size or None
+    key = recipe.weights_key
     if not is_model_name(recipe.model) or recipe.weights == PRETRAINED:
-        return open_model(recipe.model, weights=recipe.weights or None, image_size=size)
+        weights = recipe.weights or None
+        return open_model(recipe.model, weights=weights, weights_key=key, image_size=size), False
     options: dict[str, Fact] = {"image_size": size}
-    held = read_weights(Path(recipe.weights))
-    number = outputs_in(held, head_shapes(recipe.model, options)) or outputs
+    place = on_disk(recipe.weights)
+    held = read_state_dict(place, key=key).values if key else read_weights(place)
+    head = head_shapes(recipe.model, options)
+    number = outputs_in(held, head)
     there = attention if attention and _holds(held, recipe.model, attention, options) else None
-    return open_model(
+    loaded = open_model(
         recipe.model,
         weights=recipe.weights,
-        num_classes=number,
+        weights_key=key,
+        num_classes=number or outputs,
         image_size=size,
         attention=there,
+        optional=head if number is None else (),
     )
+    return loaded, number is None
+
+
+def _refuse_unknown(loaded: LoadedModel, start: str) -> None:
+    """Refuse weights that are NaN or infinite: every step from them would be, too."""
+    state = loaded.model.state_dict()
+    bad = [k for k, v in state.items() if v.is_floating_point() and not bool(v.isfinite().all())]
+    if bad:
+        raise CheckpointError(
+            f"{start} holds values that are NaN or infinite, in {few(bad, SHOWN)}, from which "
+            "nothing can be learnt. Start from other weights."
+        )
 
 
 def _holds(
@@ -136,9 +162,18 @@ def _holds(
 
 
 def _with_head(
-    loaded: LoadedModel, start: str, outputs: int, classes: Sequence[str], seed: int
+    loaded: LoadedModel,
+    start: str,
+    outputs: int,
+    classes: Sequence[str],
+    seed: int,
+    *,
+    headless: bool,
 ) -> tuple[LoadedModel, list[str]]:
     """Give a network a new head, unless it has the right one."""
+    if headless:
+        fresh = with_new_head(loaded, outputs, seed=seed)
+        return fresh, [f"{start} holds a network without a head; a new one starts at random."]
     if classes and tuple(loaded.classes) == tuple(classes):
         return loaded, []
     fresh = with_new_head(loaded, outputs, seed=seed)

@@ -50,7 +50,9 @@ class Recipe:
         attention: Module that chooses the step sizes, or ``none``.
         data: What `stiffnet.data.open_data` opens.
         train_images: How many of the training images are used, evenly chosen; 0 for all.
-        weights: To start from: nothing for random ones, ``pretrained``, or a file.
+        weights: To start from: nothing for random ones, ``pretrained``, a file, a folder, or
+            ``hf-hub:ORG/NAME``.
+        weights_key: Which state dict of a weights file with several.
         seed: Of the weights, the order, the crops and the noise.
         epochs: Passes over the training images.
         batch_size: Images per optimizer step, over all ranks together.
@@ -97,6 +99,7 @@ class Recipe:
     data: Name = "digits"
     train_images: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     weights: Text = ""
+    weights_key: Text = ""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     epochs: Annotated[int, Meta(ge=1, le=MILLION)] = 164
     batch_size: Annotated[int, Meta(ge=1, le=MILLION)] = 128
@@ -158,7 +161,9 @@ KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
 # Fields that the first recipes did not have:
-LATER = ("task", "train_images", "backbone_rate", "warmup_share", "mixup", "cutmix")
+LATER = (
+    "task", "train_images", "weights_key", "backbone_rate", "warmup_share", "mixup", "cutmix",
+)  # fmt: skip
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),
@@ -257,6 +262,11 @@ def _nearest(name: str, value: object) -> str:
 
 
 def _unused(recipe: Recipe) -> Iterator[str]:
+    if recipe.weights_key and recipe.weights == "pretrained":
+        yield (
+            f"`weights_key` is {recipe.weights_key!r}, but `weights` is 'pretrained', which has "
+            "one state dict. Set `weights_key` back to '', or `weights` to a file."
+        )
     for name, (by, words) in USED_BY.items():
         value, word = getattr(recipe, name), getattr(recipe, by)
         if word not in words and value != DEFAULTS[name]:
