@@ -160,6 +160,33 @@ def _is_padding_mask(mask: Any) -> bool:
     return not mask.is_floating_point() or torch.compiler.is_compiling() or bool((mask >= 0).all())
 
 
+def says_padding(mask: Tensor) -> bool:
+    """Whether an attention mask of any kind hides some token from all others; asks the device.
+
+    >>> says_padding(torch.tensor([[1, 1, 0]])), says_padding(torch.ones(1, 1, 3, 3).tril().bool())
+    (True, False)
+    """
+    counts = mask.ndim == 2 or not mask.is_floating_point() or bool((mask > 0).any())
+    hidden = mask == 0 if counts and not bool((mask < 0).any()) else mask < 0  # added to scores
+    if mask.ndim > 2:
+        hidden = hidden.flatten(1, -2).all(dim=1)  # by every token that could read it
+    return bool(hidden.any())
+
+
+def hides_padding(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    """Name the mask of a call that has padding and does not say which tokens it is, if any does.
+
+    That is a mask of more than two axes, or one that is added to scores.
+    """
+    for name, value in named(names, args, kwargs):
+        is_mask = name.endswith(MASK) and isinstance(value, Tensor)
+        if is_mask and not _is_padding_mask(value) and says_padding(value):
+            return name
+    return None
+
+
 def _holds_tokens(cache: Any) -> bool:
     """Whether a cache of keys and values has tokens in it already."""
     if cache is None:

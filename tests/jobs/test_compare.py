@@ -1,11 +1,13 @@
 """The job that compares: networks of all kinds on the same images, each prepared in its own way."""
 
 import pytest
+import torch
 
 from stiffnet.cli.main import main
-from stiffnet.errors import RecipeError, StorageError
+from stiffnet.errors import NonFiniteError, RecipeError, StorageError
 from stiffnet.jobs.compare import compare, each_of
 from stiffnet.jobs.measure import measure
+from stiffnet.network.create import create_model
 from stiffnet.results.comparison import Comparison
 from tolerances import RTOL
 
@@ -40,6 +42,33 @@ def test_the_command_compares_with_and_without_attention(capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "of 9 steps of resnet20_cifar with se differ" in said
     assert "Written: comparison/resnet20_cifar-resnet20_cifar/comparison.json and" in said
+
+
+def test_state_dicts_of_one_checkpoint_are_compared(tmp_path):
+    both = {
+        key: create_model("resnet20_cifar", num_classes=4, seed=seed).state_dict()
+        for seed, key in enumerate(("state_dict", "state_dict_ema"))
+    }
+    torch.save(both, tmp_path / "both.pth")
+    found = compare(
+        ["resnet20_cifar"] * 2, **SMALL, out="out", weights=[tmp_path / "both.pth"],
+        weights_key=["none", "state_dict_ema"],
+    ).comparison  # fmt: skip
+    for seed, network in enumerate(found.networks):
+        report = measure("resnet20_cifar", **SMALL, seed=seed, num_classes=4, out=f"m{seed}").report
+        assert network.nsi == pytest.approx(report.summary.nsi_mean.tolist(), rel=RTOL["float64"])
+    with pytest.raises(RecipeError, match="`--weights-key` is given without weights"):
+        compare(["resnet20_cifar"] * 2, **SMALL, weights_key=["model"])
+
+
+def test_a_network_of_text_and_one_without_numbers_are_named(tmp_path):
+    with pytest.raises(RecipeError, match="hf:bert reads text, and networks are compared on im"):
+        compare(["resnet20_cifar", "hf:bert"], **SMALL)
+    state = create_model("resnet20_cifar", num_classes=4).state_dict()
+    state["layer1.0.bn1.weight"][0] = float("nan")
+    torch.save(state, tmp_path / "nan.pth")
+    with pytest.raises(NonFiniteError, match=r"^resnet20_cifar \(2\) has no finite values here"):
+        compare(["resnet20_cifar"] * 2, **SMALL, weights=["none", tmp_path / "nan.pth"])
 
 
 def test_one_network_is_not_enough(capsys):

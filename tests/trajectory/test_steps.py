@@ -382,6 +382,21 @@ def test_wrappers_are_looked_through():
         assert [s.name for s in steps(wrapped, x)] == names
 
 
+@pytest.mark.parametrize("samples", [1, 5])
+def test_a_network_for_one_size_of_batch_is_not_told_that_the_example_is_wrong(samples):
+    class Fixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x):
+            return x + self.layer(x.reshape(samples, 6))
+
+    words = r"Fixed runs on this example and not on 2 samples.* \(shape '\[.*any number of samples"
+    with pytest.raises(StepError, match=words):
+        steps(Fixed(), torch.rand(samples, 6))
+
+
 def test_an_example_that_does_not_fit_is_refused_with_the_reason():
     with pytest.raises(
         StepError, match=r"cannot be run on inputs of shape \(2, 5\).*Give an example"

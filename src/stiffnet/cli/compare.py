@@ -37,6 +37,14 @@ def compare(
             "once for each network, with none where it does not apply.",
         ),
     ] = [],  # noqa: B006  # typer copies it
+    weights_key: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY",
+            help="Which weights of a checkpoint with several, e.g. state_dict_ema, given as "
+            "--weights is.",
+        ),
+    ] = [],  # noqa: B006  # typer copies it
     attention: Annotated[
         list[str],
         typer.Option(
@@ -73,6 +81,7 @@ def compare(
         models,
         data,
         weights=weights,
+        weights_key=weights_key,
         attention=attention,
         num_classes=num_classes or None,
         classes=classes,

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
-from stiffnet.errors import RecipeError
+from stiffnet.errors import NonFiniteError, RecipeError
 from stiffnet.jobs.measure import Setting, report_on
 from stiffnet.jobs.places import check_places, file_name, write
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.text_model import is_text_model
 from stiffnet.observe.compare import compare as look
 from stiffnet.report.page import page
 from stiffnet.results.comparison import Comparison
@@ -33,6 +34,7 @@ def compare(
     data: Spec,
     *,
     weights: Sequence[Spec] = (),
+    weights_key: Sequence[str] = (),
     attention: Sequence[str] = (),
     num_classes: int | None = None,
     classes: str = "",
@@ -55,6 +57,7 @@ def compare(
         data: As in `measure`.
         weights: One for all networks that are built from a name, or one for each network, with
             ``"none"`` where it has none.
+        weights_key: Which state dict of a checkpoint, given likewise.
         attention: Likewise.
         num_classes: Number of outputs of networks that are built from a name.
         classes: What the outputs stand for, where a network does not know.
@@ -75,19 +78,32 @@ def compare(
     stem = "-".join(file_name(model) for model in models[:2])
     folder = Path("comparison", stem) if out is None else Path(out)
     check_places(folder, *FILES)
+    for model in models:
+        if is_text_model(model):
+            raise RecipeError(
+                f"{model} reads text, and networks are compared on images here. Measure each with "
+                "`stiffnet.measure(..., keep=N)` on all N sentences, and give the reports to "
+                "`stiffnet.observe.compare.compare`."
+            )
     filled, gated = each_of(models, weights, "weights"), each_of(models, attention, "attention")
+    keys = each_of(models, weights_key, "weights-key")
+    if any(keys) and not any(filled):
+        raise RecipeError("`--weights-key` is given without weights. Add `--weights FILE`.")
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
     images = open_data(data)
     setting = Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command)
     reports = {}
-    for name, model, file, module in zip(
-        names_of(models, gated), models, filled, gated, strict=True
+    for name, model, file, key, module in zip(
+        names_of(models, gated), models, filled, keys, gated, strict=True
     ):
-        reports[name] = report_on(
-            model, images, setting,
-            weights=file, attention=module, keep=len(images), watcher=watcher,
-        )  # fmt: skip
+        try:
+            reports[name] = report_on(
+                model, images, setting, weights=file, weights_key=(file and key) or "",
+                attention=module, keep=len(images), watcher=watcher,
+            )  # fmt: skip
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{name} has no finite values here. {error}") from error
     facts = {"data": images.name} | ({"command": command} if command else {})
     comparison = look(reports, facts=facts)
     if not fabric.is_global_zero:

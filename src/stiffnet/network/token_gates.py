@@ -18,7 +18,7 @@ from stiffnet.attention.tokens import RunningCalls, TokenMeans
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped
 from stiffnet.network.gate_places import Socket
-from stiffnet.sequences import MASK, given_to, named, parameters_of, takes_tokens
+from stiffnet.sequences import MASK, given_to, hides_padding, named, parameters_of, takes_tokens
 from stiffnet.trajectory.batch import resized
 from stiffnet.trajectory.recorder import Recorder
 from stiffnet.trajectory.step import Site, Step
@@ -234,6 +234,12 @@ class _Enter:
         opened = self.calls.opened
         given = given_to(self.names, args, kwargs)
         if given is None:
+            eager = not opened and not torch.compiler.is_compiling()
+            if eager and (name := hides_padding(self.names, args, kwargs)):
+                raise StepError(
+                    f"The `{name}` has padding and does not say which tokens it is, so that an "
+                    "attached module would read it. Give a mask of two axes, one number a token."
+                )
             opened.append(opened[-1] if opened else None)
             return
         if not torch.compiler.is_compiling():

@@ -22,6 +22,7 @@ from stiffnet.trajectory.steps import (
     sample_axis,
     steps as find_steps,
 )
+from stiffnet.trajectory.tokens import refuse_padding, what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 
@@ -68,6 +69,7 @@ def growth(
             raise DataError(f"`{name}` is {value}. Give a number above zero.")
     network = unwrap(model)
     images = on_device(images, network)
+    refuse_padding(network, images, "the growth of a perturbation")
     found = find_steps(network, images)
     random = torch.Generator().manual_seed(seed)
     with plain_run(network), sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
@@ -80,7 +82,8 @@ def growth(
         local = _Local(found, samples_in(images), layout)
         with torch.enable_grad():
             local.look(_passed(network, found, images, differentiate=True), iterations, random)
-    facts = {"model": type(network).__name__, **provenance(network)}
+    what = what_samples_are(network, images)
+    facts = {"model": type(network).__name__, **what, **provenance(network)}
     return _summary(found, torch.stack(measured), local, epsilon, facts)
 
 

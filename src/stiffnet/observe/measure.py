@@ -26,7 +26,7 @@ from stiffnet.trajectory.batch import (
 )
 from stiffnet.trajectory.record import record
 from stiffnet.trajectory.steps import Step, steps as find_steps
-from stiffnet.trajectory.tokens import reads_tokens, sequences_of_call
+from stiffnet.trajectory.tokens import what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 from stiffnet.words import first_line
 
@@ -101,7 +101,9 @@ def measure(
             for inputs, labels in limited(loader, limit):
                 inputs = on_device(inputs, network)
                 if run is None:
-                    run = _Run(network, find_steps(network, inputs), _what(network, inputs))
+                    run = _Run(
+                        network, find_steps(network, inputs), what_samples_are(network, inputs)
+                    )
                 nsi, increment, output = run(inputs, seen.samples)
                 if isinstance(labels, OtherLabels):
                     remarks[_LEFT_OUT.format(labels.what)] = None
@@ -161,12 +163,6 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
                 "Give images that the network takes."
             ) from error
     return None if logits is None else logits.shape[1]
-
-
-def _what(network: nn.Module, inputs: Any) -> dict[str, str]:
-    """Say what samples are, where they are texts, alone or beside something else."""
-    is_text = reads_tokens(network) and sequences_of_call(network, *as_arguments(inputs))
-    return {"samples": "samples with text"} if is_text else {}
 
 
 def _batch_norms(model: nn.Module) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from stiffnet.results.spectra import Seen, SpectrumReport
 from stiffnet.results.spectrum import Spectrum
 from stiffnet.stiffness.spectrum import CAP, Method, Plan
 from stiffnet.trajectory.steps import Step
+from stiffnet.trajectory.tokens import what_samples_are
 
 
 class Store(Protocol):
@@ -72,7 +73,9 @@ def spectra(
     network = exact_copy(model)
     seen: list[Seen] = []
     found: dict[str, list[Spectrum]] = {step.name: [] for step in steps}
+    what: dict[str, str] = {}
     for number, image, label in images:
+        what = what or what_samples_are(network, image)
         seen.append(_judged(network, number, image, label, judge=judge))
         for step in steps:
             value = None if store is None else store.get(step.name, number)
@@ -91,7 +94,7 @@ def spectra(
         images=tuple(seen),
         spectra={name: tuple(values) for name, values in found.items()},
         classes=tuple(classes),
-        facts={"model": type(network).__name__, **told, **provenance(network)},
+        facts={"model": type(network).__name__, **what, **told, **provenance(network)},
     )
 
 

@@ -17,6 +17,7 @@ from stiffnet.results.spectrum import Spectrum
 from stiffnet.stiffness.spectrum import CAP, Method, Plan, spectrum_of
 from stiffnet.trajectory.branch import Branch, branch
 from stiffnet.trajectory.steps import Step, steps as find_steps
+from stiffnet.trajectory.tokens import refuse_padding, what_samples_are
 from stiffnet.trajectory.wrappers import unwrap
 from stiffnet.words import first_line
 
@@ -75,6 +76,7 @@ def spectrum(
         raise StepError(f"`of` is {of!r}. Give 'branch' or 'block'.")
     network = exact_copy(model)
     inputs = _one(x)
+    refuse_padding(network, inputs, "a spectrum")
     function = function_of(network, step, inputs, of=of)
     watch, start = Peak(), time.perf_counter()
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
@@ -104,7 +106,12 @@ def spectrum(
         elements=function.input.numel() * function.output.numel(),
         seconds=time.perf_counter() - start,
         peak_bytes=watch.bytes,
-        facts={"model": type(network).__name__, **told, **provenance(network)},
+        facts={
+            "model": type(network).__name__,
+            **what_samples_are(network, inputs),
+            **told,
+            **provenance(network),
+        },
     )
 
 

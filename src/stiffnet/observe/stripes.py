@@ -33,6 +33,7 @@ from stiffnet.provenance import provenance
 from stiffnet.results.stripes import ModuleStripes, StripeReport
 from stiffnet.trajectory.batch import as_arguments, limited, on_device, samples_in
 from stiffnet.trajectory.norms import as_double
+from stiffnet.trajectory.tokens import what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 KEEP = 40
@@ -85,6 +86,7 @@ def stripes(
     looked = {name: _Looked(name, keep, clock) for name in choosing(network)}
     modules = choosers(network)
     samples = 0
+    what: dict[str, str] = {}
     with plain_run(network):
         handles = [
             modules[name].register_forward_hook(partial(_take, look))
@@ -94,6 +96,7 @@ def stripes(
             for inputs, _ in limited(loader, limit, labelled=False):
                 args, kwargs = as_arguments(on_device(inputs, network))
                 network(*args, **kwargs)
+                what = what or what_samples_are(network, inputs)
                 size = samples_in(inputs)
                 samples += size
                 for look in looked.values():
@@ -115,7 +118,7 @@ def stripes(
         modules=tuple(look.result(names[look.step], modules[look.step]) for look in ran),
         samples=samples,
         number=ran[0].kept.number,
-        facts={"model": type(network).__name__, **told, **provenance(network)},
+        facts={"model": type(network).__name__, **what, **told, **provenance(network)},
     )
 
 

@@ -51,11 +51,11 @@ def _part(growth: Growth, title: str, end: str) -> Part:
         "steps' Jacobians, and Theorem 6.1's bound. All on a logarithmic axis."
     )
     drawn = Plot(f"growth{end}", growth_figure(growth), "Growth of a perturbation by step")
-    last = rows(growth.to_frame())[-1]
+    last, one = rows(growth.to_frame())[-1], growth.noun[:-1]
     tiles = [
         ("Growth", f"{number(last['growth'])} ×", "measured, after the last step"),
         ("Bound", f"{number(last['bound'])} ×", "of Theorem 6.1"),
-        ("Nearest", percent(max(growth.nearest)), "of the bound, at any step and image"),
+        ("Nearest", percent(max(growth.nearest)), f"of the bound, at any step and {one}"),
     ]
     said = [Words(headline(growth), "lede"), Tiles(tiles), Findings(findings(growth))]
     heading = "How a perturbation grows"
@@ -76,9 +76,9 @@ def headline(growth: Growth) -> str:
     return (
         f"A random perturbation of {number(growth.epsilon)} of the first state grows "
         f"{grown} on its way through "
-        f"{count(len(growth.steps))} steps, on average over {images(growth.images)} and "
-        f"{count(growth.draws)} directions each; Theorem 6.1 bounds it by "
-        f"{bound}."
+        f"{count(len(growth.steps))} steps, on average over "
+        f"{images(growth.images, growth.noun)} and {count(growth.draws)} directions each; Theorem "
+        f"6.1 bounds it by {bound}."
     )
 
 
@@ -89,7 +89,8 @@ def findings(growth: Growth) -> list[str]:
         f"The bound was exceeded, by {percent(nearest - 1)}: it is of first order, and its norms "
         "are estimates from below. Try a smaller epsilon, or more iterations."
     )
-    kept = f"No image and direction came nearer to the bound than {strong(percent(nearest))}."
+    share = strong(percent(nearest))
+    kept = f"No {growth.noun[:-1]} and direction came nearer to the bound than {share}."
     frame = growth.to_frame()
     widest = rows(frame.nlargest(1, "factor"))[0]
     return [

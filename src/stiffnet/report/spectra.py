@@ -44,8 +44,8 @@ def _part(report: SpectrumReport, title: str, end: str) -> blocks.Part:
     lede, tiles = blocks.Words(headline(shown), "lede"), blocks.Tiles(_tiles(shown))
     said = findings(shown)
     tables = [steps_table(shown)]
-    tables += [labels_table(shown.labels)] if shown.labels else []
-    tables += [relations_table(shown.relations)] if shown.relations else []
+    tables += [labels_table(shown.labels, report.noun)] if shown.labels else []
+    tables += [relations_table(shown.relations, report.noun)] if shown.relations else []
     return blocks.Part(
         kind="spectrum",
         articles=[(title, [lede, tiles, *([blocks.Findings(said)] if said else [])])],
@@ -58,8 +58,9 @@ def _part(report: SpectrumReport, title: str, end: str) -> blocks.Part:
 
 def _tiles(shown: Shown) -> list[tuple[str, str, str]]:
     """Return the numbers under the headline: name, value, what it is made of."""
+    noun = shown.report.noun
     tiles = [
-        ("|S|", number(shown.mean("absolute_index_mean")), "mean over steps and images"),
+        ("|S|", number(shown.mean("absolute_index_mean")), f"mean over steps and {noun}"),
         ("P, negative share", percent(shown.mean("negative_share_mean")), "of eigenvalues"),
         ("Outside Euler's disc", percent(shown.mean("outside_share")), "of eigenvalues"),
     ]
@@ -98,9 +99,9 @@ def _sections(shown: Shown, end: str) -> list[blocks.Section]:
                 f"depth{end}",
                 "From the first step to the last",
                 "Depth",
-                "The line is the median over images, the band goes from the smallest to the "
-                "largest of them. Gaps are steps that change the shape, or where a figure is not "
-                "defined.",
+                f"The line is the median over {report.noun}, the band goes from the smallest to "
+                "the largest of them. Gaps are steps that change the shape, or where a figure is "
+                "not defined.",
                 drawn,
             )
         )
@@ -113,7 +114,9 @@ def _panels(shown: Shown, end: str) -> blocks.Gallery:
     # Those that change the shape have no picture, and come last.
     for i, row in enumerate(sorted(shown.steps, key=lambda row: not row["count"])):
         spectra, step = shown.report.spectra[row["step"]], clean(row["step"], longest=120)
-        said: list[blocks.Block] = [blocks.Words(_verdict(row, spectra), "verdict")]
+        said: list[blocks.Block] = [
+            blocks.Words(_verdict(row, spectra, shown.report.noun), "verdict")
+        ]
         if row["count"]:
             pair = [
                 blocks.Plot(
@@ -133,7 +136,7 @@ def _panels(shown: Shown, end: str) -> blocks.Gallery:
     return blocks.Gallery(f"step{end}", "Step", items)
 
 
-def _verdict(row: dict[str, Any], spectra: Sequence[Spectrum]) -> Markup:
+def _verdict(row: dict[str, Any], spectra: Sequence[Spectrum], noun: str) -> Markup:
     """Say how many eigenvalues a step has, and what stands out of them."""
     if not row["count"]:
         text = Markup(
@@ -152,15 +155,16 @@ def _verdict(row: dict[str, Any], spectra: Sequence[Spectrum]) -> Markup:
     said += shares.format(percent(row["negative_share_mean"]), percent(row["outside_share"]))
     zeros = sum(int((found.eigenvalues == 0).sum()) for found in spectra) / len(spectra)
     if zeros >= 1 and "planes" not in row["method"]:
-        said += Markup(" <b>{}</b> are zero (mean over images).").format(count(zeros))
+        said += Markup(" <b>{}</b> are zero (mean over {}).").format(count(zeros), noun)
     return said
 
 
 def steps_table(shown: Shown) -> blocks.Table:
     """One row a step, with everything that is known of it."""
     records, worst = shown.steps, shown.stiffest
-    over = "mean over the images"
-    spread = "standard deviation over the images"
+    noun = shown.report.noun
+    over = f"mean over the {noun}"
+    spread = f"standard deviation over the {noun}"
     furthest = None if worst is None else worst["real_extent_mean"]
     fields = [
         cells.words("Step", "step"),
@@ -168,7 +172,7 @@ def steps_table(shown: Shown) -> blocks.Table:
         cells.numbers("S", "stiffness_index_mean", f"max Re λ / min Re λ, {over}"),
         cells.numbers("sd", "stiffness_index_std", spread),
         cells.numbers("|S|", "absolute_index_mean", over),
-        cells.numbers("Defined", "defined", "images on which S is defined", write=cells.whole),
+        cells.numbers("Defined", "defined", f"{noun} on which S is defined", write=cells.whole),
         cells.numbers("P", "negative_share_mean", f"share of Re λ < 0, {over}", write=percent),
         cells.numbers("sd of P", "negative_share_std", spread, write=percent),
         cells.numbers("Outside", "outside_share", "share outside of Euler's disc", write=percent),
@@ -181,7 +185,7 @@ def steps_table(shown: Shown) -> blocks.Table:
         cells.numbers("Eigenvalues", "count", write=cells.whole),
         cells.numbers("Matrix", "inner", "rows of the matrix that was formed", write=count),
         cells.numbers("Elements", "elements", "entries of the Jacobian", write=cells.whole),
-        cells.numbers("Seconds", "seconds", "for all images"),
+        cells.numbers("Seconds", "seconds", f"for all {noun}"),
         cells.numbers("Memory", "peak", "largest of the process meanwhile", write=_memory),
         cells.words("Method", "method"),
         cells.words("State", "shape", "shape of the state that goes in", write=shape),
@@ -196,12 +200,12 @@ def steps_table(shown: Shown) -> blocks.Table:
     )  # fmt: skip
 
 
-def labels_table(records: Sequence[dict[str, Any]]) -> blocks.Table:
+def labels_table(records: Sequence[dict[str, Any]], noun: str) -> blocks.Table:
     """One row a label, over all steps that have eigenvalues."""
-    over = "mean over steps and images"
+    over = f"mean over steps and {noun}"
     fields = [
         cells.words("Label", "name"),
-        cells.numbers("Images", "images", write=cells.whole),
+        cells.numbers(noun.capitalize(), "images", write=cells.whole),
         cells.numbers("S", "stiffness_index_mean", over),
         cells.numbers("sd", "stiffness_index_std"),
         cells.numbers("|S|", "absolute_index_mean", over),
@@ -212,13 +216,13 @@ def labels_table(records: Sequence[dict[str, Any]]) -> blocks.Table:
     return cells.table("labels", "Labels", records, fields)
 
 
-def relations_table(records: Sequence[dict[str, Any]]) -> blocks.Table:
+def relations_table(records: Sequence[dict[str, Any]], noun: str) -> blocks.Table:
     """One row a figure, step and target: correlations over images."""
     fields = [
         cells.words("Step", "step"),
         cells.words("Figure", "figure", write=lambda figure: SYMBOLS[figure]),
         cells.words("With", "target"),
-        cells.numbers("Images", "samples", write=cells.whole),
+        cells.numbers(noun.capitalize(), "samples", write=cells.whole),
         *cells.coefficients(places=2),
         cells.words("Note", "note", write=cells.remark),
     ]

@@ -44,7 +44,7 @@ class Shown:
     @property
     def images(self) -> str:
         """How many images there were, in words."""
-        return images(len(self.report.images))
+        return images(len(self.report.images), self.report.noun)
 
     def mean(self, key: str) -> float | None:
         """Return the mean of a column over the steps that have it."""
@@ -184,5 +184,5 @@ def _relations(shown: Shown) -> list[str]:
     return [
         f"{SYMBOLS[best['figure']]} of {strong(clean(best['step'], longest=60))} goes with the "
         f"loss: Spearman's coefficient is {strong(number(best['spearman'], 2))} over "
-        f"{images(best['samples'])}."
+        f"{images(best['samples'], shown.report.noun)}."
     ]

@@ -167,4 +167,4 @@ def _add_spread(
             return "not defined"
         return f"{name}: {write(span[1])} (median), {write(span[0])} to {write(span[2])}"
 
-    add_spread(figure, report.steps, name, series, spans, among="all images", told=told)
+    add_spread(figure, report.steps, name, series, spans, among=f"all {report.noun}", told=told)

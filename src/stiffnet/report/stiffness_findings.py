@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stiffnet.report.text import (
+    a,
     clean,
     count,
     finite,
@@ -211,7 +212,7 @@ def _peaks(view: StiffnessView) -> str:
 
 
 def _each(view: StiffnessView) -> str:
-    return "on an image" if view.noun == "images" else f"on a {view.noun[:-1]}"
+    return f"on {a(view.noun[:-1])}"
 
 
 def _gated(view: StiffnessView) -> str:

@@ -1,6 +1,7 @@
 """What a page and a terminal show of attention values."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -11,7 +12,7 @@ from rich.text import Text
 from stiffnet.report import blocks, cells, stripes_plots as plots
 from stiffnet.report.stripes_findings import dearest, findings, headline, mean_cost
 from stiffnet.report.terminal import Lines, told
-from stiffnet.report.text import clean, cleaned, count, fixed, number, percent, rows
+from stiffnet.report.text import a, clean, cleaned, count, fixed, number, percent, rows
 from stiffnet.results.growth import Growth
 from stiffnet.results.stripes import StripeReport
 
@@ -54,12 +55,13 @@ def _tiles(report: StripeReport) -> list[tuple[str, str, str]]:
     if worst is not None:
         step = clean(worst["step"], longest=40)
         tiles.append(("Dearest module", percent(worst["cost"]), f"at {step}"))
-    tiles.append(("Images", count(report.samples), f"through {count(len(report.modules))} modules"))
+    through = f"through {count(len(report.modules))} modules"
+    tiles.append((report.noun.capitalize(), count(report.samples), through))
     return tiles
 
 
 def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
-    kept, samples = count(len(report.number)), count(report.samples)
+    kept, samples, noun = count(len(report.number)), count(report.samples), report.noun
     score = blocks.Plot(f"score{end}", plots.score_figure(report), "Score and cost by module")
     label = "Standard deviations by module"
     spread = blocks.Plot(f"spread{end}", plots.spread_figure(report), label, switch=True)
@@ -68,33 +70,34 @@ def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
             f"scores{end}",
             "How constant each module is",
             "Scores",
-            "A score of 1 means that every image gets the same values. The cost is how much of "
-            "what a module lets through would change if each channel's value were its mean over "
-            "the images.",
+            f"A score of 1 means that every {noun[:-1]} gets the same values. The cost is how much "
+            "of what a module lets through would change if each channel's value were its mean over "
+            f"the {noun}.",
             [score],
         ),
         blocks.Section(
             f"pictures{end}",
             "What goes in, and the stripes that come out",
             "Pictures",
-            "A row is an image, a column is a channel. Vertical stripes are channels that have one "
-            f"value for all images. {kept} of {samples} images, evenly spread over the data; at "
+            f"A row is {a(noun[:-1])}, a column is a channel. Vertical stripes are channels that "
+            f"have one value for all {noun}. {kept} of {samples} {noun}, evenly spread over the "
+            "data; at "
             f"most {plots.CHANNELS} channels, evenly spread too.",
             [_pictures(report, end)],
         ),
         blocks.Section(
             f"spreads{end}",
-            "How far images differ, before and after",
+            f"How far {noun} differ, before and after",
             "Spread",
-            "The standard deviation over images of a channel's value, against that of the module's "
-            "input. The line is the median over the channels, the band 90 % of them.",
+            f"The standard deviation over {noun} of a channel's value, against that of the "
+            "module's input. The line is the median over the channels, the band 90 % of them.",
             [spread],
         ),
     ]
     if (drift := report.drift) is not None:
         text = (
             "The change of a value from one epoch to the next, without its sign, averaged over "
-            f"{drift.images} images and all channels of a module. The fainter, the more settled."
+            f"{drift.images} {noun} and all channels of a module. The fainter, the more settled."
         )
         label = "Change of values by module and epoch"
         drawn = [blocks.Plot(f"drift{end}", plots.drift_figure(drift), label)]
@@ -103,7 +106,7 @@ def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
     if (growth := report.growth) is not None:
         text = (
             f"A random perturbation of {growth.epsilon} of the first state, {growth.draws} for "
-            f"each of {growth.images} images, followed through the steps. Theorem 6.1 multiplies "
+            f"each of {growth.images} {noun}, followed through the steps. Theorem 6.1 multiplies "
             "the worst case of every step; no direction is the worst of all steps at once, so the "
             "two part."
         )
@@ -117,12 +120,12 @@ def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
 def _pictures(report: StripeReport, end: str) -> blocks.Gallery:
     """Return the heat maps of every module, of which one is shown at a time."""
     items: list[tuple[str, list[blocks.Block]]] = []
-    images = report.number
+    drawn_of = partial(plots.picture, report.number, one=report.noun[:-1])
     for i, (module, row) in enumerate(zip(report.modules, rows(report.to_frame()), strict=True)):
         step = clean(module.step, longest=120)
         figures = {
-            ("inputs", "Its input: the mean rate"): plots.picture(images, module.inputs, "input"),
-            ("values", "Its values"): plots.picture(images, module.values, "value"),
+            ("inputs", "Its input: the mean rate"): drawn_of(module.inputs, "input"),
+            ("values", "Its values"): drawn_of(module.values, "value"),
         }
         if report.drift is not None and module.step in report.drift.differences:
             moved = ("moved", "How far its values moved, epoch by epoch")
@@ -141,13 +144,14 @@ def modules_table(report: StripeReport) -> blocks.Table:
     """One row a module, with everything that is known of it."""
     between = "share of the values' variance that lies between channels"
     change = "change of what the module lets through if its values were constant"
-    over = "over images, mean over channels"
-    silent = "pairs of image and channel whose rate is zero"
+    noun = report.noun
+    over = f"over {noun}, mean over channels"
+    silent = f"pairs of {noun[:-1]} and channel whose rate is zero"
     fields = [
         cells.words("Step", "step"),
         cells.numbers("Score", "score", between, places=4, longest=1.0),
         cells.numbers("Cost", "cost", change, write=percent),
-        cells.numbers("Value", "value_mean", "mean over images and channels"),
+        cells.numbers("Value", "value_mean", f"mean over {noun} and channels"),
         cells.numbers("sd", "value_std_mean", f"of a channel's values {over}"),
         cells.numbers("Largest sd", "value_std_max", "of any channel"),
         cells.numbers("Input sd", "input_std_mean", f"of a channel's mean rate {over}"),
@@ -162,11 +166,12 @@ def modules_table(report: StripeReport) -> blocks.Table:
 def growth_table(growth: Growth) -> blocks.Table:
     """One row a step: what a perturbation did, and what it was bound to."""
     product = "product of the norms of the steps' Jacobians"
+    noun = growth.noun
     identity = "norm of the shortcut's Jacobian, 1 for an identity"
     fields = [
         cells.words("Step", "step"),
-        cells.numbers("Growth", "growth", "after this step, mean over images and directions"),
-        cells.numbers("Largest", "growth_max", "of any image and direction"),
+        cells.numbers("Growth", "growth", f"after this step, mean over {noun} and directions"),
+        cells.numbers("Largest", "growth_max", f"of any {noun[:-1]} and direction"),
         cells.numbers("Local bound", "local_bound", product),
         cells.numbers("Bound", "bound", "of Theorem 6.1"),
         cells.numbers("Factor", "factor", "of this step in the bound"),

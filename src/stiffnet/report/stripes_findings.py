@@ -36,15 +36,16 @@ def headline(report: StripeReport) -> str:
     striped = strong(f"{sum(row['score'] >= STRIPED for row in known)} of {len(known)}")
     return (
         f"{striped} modules give stripes: at least {percent(STRIPED)} of the variance of their "
-        "values lies between channels, and not between images. Constant values would change what a "
+        f"values lies between channels, and not between {report.noun}. Constant values would "
+        "change what a "
         f"module lets through by {strong(percent(mean_cost(report)))} (root mean square over "
-        f"modules, {count(report.samples)} images)."
+        f"modules, {count(report.samples)} {report.noun})."
     )
 
 
 def findings(report: StripeReport) -> list[str]:
     """Say what stands out."""
-    found = []
+    found, one = [], report.noun[:-1]
     worst = dearest(report)
     if worst is not None:
         found.append(
@@ -60,12 +61,12 @@ def findings(report: StripeReport) -> list[str]:
     if calmer:
         times = strong(f"{number(np.median(calmer), 2)} times")
         found.append(
-            f"Over images the values of a channel spread {times} as far as the inputs of the "
-            "module do (median over modules)."
+            f"Over {report.noun} the values of a channel spread {times} as far as the inputs of "
+            "the module do (median over modules)."
         )
     if silent := sum(module.silent for module in report.modules):
         found.append(
-            f"In {count(silent)} pairs of image and channel the rate is zero, so that there is no "
+            f"In {count(silent)} pairs of {one} and channel the rate is zero, so that there is no "
             "value; they are left out."
         )
     if spatial := sum(module.spatial for module in report.modules):
@@ -84,7 +85,9 @@ def findings(report: StripeReport) -> list[str]:
     if report.growth is not None:
         end = rows(report.growth.to_frame())[-1]
         broken = bool((report.growth.nearest > 1).any())
-        verdict = "the bound was broken" if broken else "the bound held for every image"
+        verdict = (
+            "the bound was broken" if broken else f"the bound held for every {report.noun[:-1]}"
+        )
         times = strong(f"{number(end['growth'])} times")
         found.append(
             f"A small perturbation of the first state is {times} as large after the last step; "

@@ -40,7 +40,7 @@ def score_figure(report: StripeReport) -> go.Figure:
 def spread_figure(report: StripeReport) -> go.Figure:
     """Standard deviation over images of values and of inputs: median and 90 % of the channels."""
     steps = [module.step for module in report.modules]
-    figure = go.Figure(layout=step_layout(steps, "standard deviation over images"))
+    figure = go.Figure(layout=step_layout(steps, f"standard deviation over {report.noun}"))
     for name, series, arrays in (
         ("input of the module", 1, [module.input_std for module in report.modules]),
         ("attention value", 0, [module.value_std for module in report.modules]),
@@ -56,17 +56,17 @@ def spread_figure(report: StripeReport) -> go.Figure:
     return figure
 
 
-def picture(images: Iterable[Any], values: Floats, what: str) -> go.Figure:
+def picture(images: Iterable[Any], values: Floats, what: str, one: str = "image") -> go.Figure:
     """Values of a few images, by channel: stripes where they do not differ by image."""
     chosen = chosen_channels(values.shape[1])
-    layout = heat_layout(340, x="channel", y="image", type="category", nticks=14)
+    layout = heat_layout(340, x="channel", y=one, type="category", nticks=14)
     layout["yaxis"] |= {"autorange": "reversed"}
     return go.Figure(
         _heat(
             [str(channel) for channel in chosen],
             [str(image) for image in images],
             values[:, chosen],
-            f"image %{{y}}, channel %{{x}}<br>{what} <b>%{{z:.4~g}}</b><extra></extra>",
+            f"{one} %{{y}}, channel %{{x}}<br>{what} <b>%{{z:.4~g}}</b><extra></extra>",
         ),
         layout=layout,
     )

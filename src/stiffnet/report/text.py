@@ -200,6 +200,15 @@ def images(many: int, noun: str = "images") -> str:
     return counted(many, noun.removesuffix("s"))
 
 
+def a(noun: str) -> str:
+    """Write a noun with its article.
+
+    >>> a("image"), a("sentence")
+    ('an image', 'a sentence')
+    """
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
 def counted(many: int, noun: str) -> str:
     """Write how many things, with the noun."""
     return f"1 {noun}" if many == 1 else f"{count(many)} {noun}s"

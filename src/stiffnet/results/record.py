@@ -35,6 +35,13 @@ class Record:
         facts: Mapping[str, str] = getattr(self, "facts", {})
         return facts.get("model", "network")
 
+    @property
+    def noun(self) -> str:
+        """What was looked at, in the plural: images, sentences or other samples."""
+        facts: Mapping[str, str] = getattr(self, "facts", {})
+        said = facts.get("samples", "images")
+        return said if said in ("images", "sentences") else "samples"
+
     def html(self, path: str | os.PathLike[str], *, heading: str = "") -> Path:
         """Write one self-contained page that opens offline."""
         from stiffnet.report.page import page

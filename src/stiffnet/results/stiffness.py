@@ -76,12 +76,6 @@ class StiffnessReport(Record):
         return self.summary.samples
 
     @property
-    def noun(self) -> str:
-        """What was measured, in the plural: images, sentences or other samples."""
-        said = self.facts.get("samples", "images")
-        return said if said in ("images", "sentences") else "samples"
-
-    @property
     def tns(self) -> float | None:
         """Total neural stiffness, the mean over inputs; None where no step counts."""
         return self.summary.tns

@@ -168,6 +168,9 @@ class Traced:
                     f"The step computes in {value.dtype} inside ({_name(node)}), in which small "
                     "eigenvalues are rounding. Let its code keep the precision of its input."
                 )
+            scores = node.users and all("softmax" in _name(user) for user in node.users)
+            if numbers and scores:  # of which a mask makes some -inf, and the softmax zero
+                value = value.masked_fill(value.isneginf(), 0.0)
             if numbers and not bool(value.isfinite().all()):
                 raise NonFiniteError(
                     f"A value of the step is NaN or infinite (made by {_name(node)}). Check the "

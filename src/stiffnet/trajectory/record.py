@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
-from stiffnet.sequences import Given, given_to, parameters_of, takes_tokens
+from stiffnet.sequences import Given, given_to, hides_padding, parameters_of, takes_tokens
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
@@ -225,6 +225,12 @@ class _Reader:
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = given_to(self._names, args, kwargs)
+        if call is None and not self._opened and (name := hides_padding(self._names, args, kwargs)):
+            raise StepError(
+                f"The `{name}` of {type(module).__name__} has padding and does not say which "
+                "tokens it is. Give a mask of two axes, one number a token, or samples of one "
+                "length without one."
+            )
         self._mine.append(call is not None)
         if call is not None:
             self._opened.append(_Open(call, call.padded))

@@ -156,9 +156,18 @@ def _additions(
     model: nn.Module, args: Any, kwargs: Any, size: int
 ) -> tuple[list[Found], list[StrangeSum]]:
     """Run `size` samples through the model and apply the rule to every frame."""
-    args, kwargs = resized(args, size), resized(kwargs, size)
-    with plain_run(model), Watch(model, (args, kwargs), closely=True) as watch:
-        run_on(model, args, kwargs)
+    call = resized(args, size), resized(kwargs, size)
+    try:
+        with plain_run(model), Watch(model, call, closely=True) as watch:
+            run_on(model, *call)
+    except StepError as error:
+        if is_exported(model) or not _runs(model, args, kwargs):
+            raise
+        raise StepError(
+            f"{type(model).__name__} runs on this example and not on {size} samples of it, which "
+            f"show what axis counts the samples ({first_line(error.__cause__ or error)}). Let its "
+            "code take any number of samples."
+        ) from error
     if places := passed_over(watch.frames):
         raise StepError(
             f"In {places[0]}, which holds several blocks, {len(places)} sums add a rate to a state "
@@ -175,6 +184,15 @@ def _additions(
         for _, step in sorted(found, key=lambda pair: pair[0])
     ]
     return counted, watch.origins.sums
+
+
+def _runs(model: nn.Module, args: Any, kwargs: Any) -> bool:
+    try:
+        with plain_run(model):
+            model(*args, **kwargs)
+    except Exception:  # foreign code
+        return False
+    return True
 
 
 def run_on(model: nn.Module, args: Any, kwargs: Any) -> Any:

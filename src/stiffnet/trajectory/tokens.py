@@ -14,8 +14,16 @@ from torch import Tensor, nn
 
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped
-from stiffnet.sequences import MASK, TOKENS, Given, named, parameters_of, takes_tokens
-from stiffnet.trajectory.batch import resized, samples_in
+from stiffnet.sequences import (
+    MASK,
+    TOKENS,
+    Given,
+    named,
+    parameters_of,
+    says_padding,
+    takes_tokens,
+)
+from stiffnet.trajectory.batch import as_arguments, resized, samples_in
 from stiffnet.trajectory.recorder import Recorder
 from stiffnet.trajectory.step import Site, Step
 from stiffnet.trajectory.wrappers import plain_run
@@ -70,6 +78,27 @@ def sequences_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Sequence
         ]
         found.append(SequenceArguments(prefix, length, tuple(tensors)))
     return found
+
+
+def what_samples_are(model: nn.Module, inputs: Any) -> dict[str, str]:
+    """Say what samples are, where they are texts, alone or beside something else."""
+    is_text = reads_tokens(model) and sequences_of_call(model, *as_arguments(inputs))
+    return {"samples": "samples with text"} if is_text else {}
+
+
+def refuse_padding(model: nn.Module, inputs: Any, what: str) -> None:
+    """Refuse a batch in which an attention mask says that something is padding.
+
+    Raises:
+        StepError: If there is any; it says that `what` would count it.
+    """
+    args, kwargs = as_arguments(inputs)
+    for name, value in named(parameters_of(model), args, kwargs):
+        if name.endswith(MASK) and isinstance(value, Tensor) and says_padding(value):
+            raise StepError(
+                f"The `{name}` says that there is padding, which {what} would count among the "
+                "tokens. Cut the padding off, and give samples of one length, or one at a time."
+            )
 
 
 def with_tokens(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any) -> list[Step]:
