@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 import stiffnet
 from callbacks.scripts import STEPS, Varied, network, same
 from stiffnet.callbacks import LightningStiffness
+from stiffnet.errors import StepError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec"),  # Lightning on a newer torch
@@ -78,6 +79,36 @@ def test_training_goes_on_bit_by_bit_as_without(tmp_path):
     watched = fit(tmp_path, LightningStiffness(samples=8))[1]
     assert same(watched, fit(tmp_path)[1])
     assert all(part.training for part in watched.modules())
+
+
+def test_two_networks_of_a_module_are_logged_under_two_names(tmp_path):
+    class Two(Module):
+        def __init__(self):
+            super().__init__()
+            self.other = network()
+            with torch.no_grad():
+                for value in self.other.parameters():
+                    value.mul_(2.0)
+
+    callbacks = [
+        LightningStiffness(network="net"),
+        LightningStiffness(network="other", prefix="b/"),
+    ]
+    trainer, module = fit(tmp_path, *callbacks, epochs=1, module=Two())
+    for callback, name in zip(callbacks, ("stiffness/tns", "b/tns"), strict=True):
+        expected = stiffnet.measure(callback._network(module), callback.monitor._sample).tns
+        assert float(trainer.callback_metrics[name]) == pytest.approx(expected, rel=1e-6)
+    first, second = (float(trainer.callback_metrics[name]) for name in ("stiffness/tns", "b/tns"))
+    assert first != pytest.approx(second, rel=0.01)
+    states = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=False)[
+        "callbacks"
+    ]
+    assert sum("LightningStiffness" in key for key in states) == 2
+
+
+def test_a_part_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(StepError, match="`network` is 'nett', and Module has no such part; it has"):
+        fit(tmp_path, LightningStiffness(network="nett"))
 
 
 def test_without_validation_the_training_images_are_measured(tmp_path):

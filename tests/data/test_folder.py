@@ -282,6 +282,18 @@ def test_a_link_to_itself_is_a_sentence_or_nothing(tmp_path, name):
         image_folder(tmp_path)
 
 
+def test_a_class_that_is_a_link_to_nothing_does_not_change_the_numbers_of_the_others(tmp_path):
+    """It would be left out, and every label after it would be of another class."""
+    for name in ("ant", "cat"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (4, 4)).save(tmp_path / name / "1.png")
+    (tmp_path / "bee").symlink_to(tmp_path / "not mounted")
+    with pytest.raises(DataError, match="bee is a link to nothing.* point it to a folder of imag"):
+        image_folder(tmp_path)
+    (tmp_path / "bee").rename(tmp_path / ".bee")
+    assert image_folder(tmp_path).classes == ("ant", "cat")
+
+
 def test_an_empty_folder_is_a_class_without_images(tmp_path):
     for name in ("ant", "cat", "eel"):
         (tmp_path / name).mkdir()

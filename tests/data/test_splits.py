@@ -109,10 +109,15 @@ def test_no_folder_at_all_is_told_so(tmp_path):
         open_splits("folder:")
 
 
-def test_an_empty_class_is_named(tmp_path):
-    make(tmp_path, train=["a", "b"], val=["a"])
+def test_a_class_needs_training_images_and_not_test_images(tmp_path):
+    make(tmp_path, train=["a", "b", "c"], val=["a", "c"])
     (tmp_path / "val" / "b").mkdir()
-    with pytest.raises(DataError, match=r"class folder \S+/val/b holds no images"):
+    train, test = open_splits(tmp_path)
+    assert test.classes == train.classes == ("a", "b", "c")
+    assert set(test.labels.tolist()) == {0, 2}
+    (tmp_path / "train" / "d").mkdir()
+    (tmp_path / "val" / "d").mkdir()
+    with pytest.raises(DataError, match=r"class folder \S+/train/d holds no images"):
         open_splits(tmp_path)
 
 

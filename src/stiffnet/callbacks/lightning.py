@@ -5,7 +5,9 @@ from typing import Any
 
 from torch import nn
 
-from stiffnet.callbacks.monitor import SAMPLES, StiffnessMonitor
+from stiffnet.callbacks.monitor import PREFIX, SAMPLES, StiffnessMonitor
+from stiffnet.errors import StepError
+from stiffnet.words import listed
 
 # `lightning` and `pytorch_lightning` are two copies of the same classes. A callback must be of
 # the copy that the script uses, so what is imported already wins.
@@ -37,6 +39,7 @@ class LightningStiffness(Callback):
         seed: As in `StiffnessMonitor`.
         every: Measure after every so many epochs.
         stop_on_nan: Raise `NonFiniteError` where a state is NaN or infinite; otherwise warn.
+        prefix: What the names of the numbers begin with; another one for a second network.
     """
 
     def __init__(
@@ -48,11 +51,19 @@ class LightningStiffness(Callback):
         seed: int | None = None,
         every: int = 1,
         stop_on_nan: bool = False,
+        prefix: str = PREFIX,
     ) -> None:
         self.network = network
         self.monitor = StiffnessMonitor(
-            data, samples=samples, seed=seed, every=every, stop_on_nan=stop_on_nan
+            data, samples=samples, seed=seed, every=every, stop_on_nan=stop_on_nan, prefix=prefix
         )
+
+    @property
+    def state_key(self) -> str:
+        """Its name in a checkpoint: two callbacks whose numbers have other names have two."""
+        if self.monitor.prefix == PREFIX:
+            return type(self).__qualname__
+        return str(self._generate_state_key(prefix=self.monitor.prefix))
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Measure the network as training begins, or goes on."""
@@ -77,7 +88,14 @@ class LightningStiffness(Callback):
         self.monitor.history = list(state_dict["history"])
 
     def _network(self, module: nn.Module) -> nn.Module:
-        return module.get_submodule(self.network)
+        try:
+            return module.get_submodule(self.network)
+        except AttributeError as error:
+            there = [name for name, _ in module.named_children()]
+            raise StepError(
+                f"`network` is {self.network!r}, and {type(module).__name__} has no such part; it "
+                f"has {listed(there, 5) or 'none'}. Give the path of a network in it."
+            ) from error
 
 
 def _data_of(trainer: Any) -> Any:

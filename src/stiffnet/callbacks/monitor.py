@@ -42,6 +42,7 @@ class StiffnessMonitor:
         every: Measure after every so many epochs.
         log: Called with each row, by name, and its epoch: your logger. On rank zero alone.
         stop_on_nan: Raise `NonFiniteError` where a state is NaN or infinite; otherwise warn.
+        prefix: What the names of the numbers begin with; another one for a second network.
 
     Raises:
         DataError: If a number makes no sense.
@@ -64,6 +65,7 @@ class StiffnessMonitor:
         every: int = 1,
         log: Callable[[dict[str, float], int], object] | None = None,
         stop_on_nan: bool = False,
+        prefix: str = PREFIX,
     ) -> None:
         for name, value in (("samples", samples), ("every", every)):
             if value < 1:
@@ -74,6 +76,7 @@ class StiffnessMonitor:
         self.every = every
         self.log = log
         self.stop_on_nan = stop_on_nan
+        self.prefix = prefix
         self.report: StiffnessReport | None = None
         """The newest report: `report.html("stiffness.html")` draws it."""
         self.history: list[dict[str, float]] = []
@@ -102,7 +105,7 @@ class StiffnessMonitor:
         begun = time.perf_counter()
         try:
             self.report = self._measured(model)
-            row = _row(self.report)
+            row = _row(self.report, self.prefix)
         except NonFiniteError as error:
             if self.stop_on_nan:
                 raise
@@ -111,7 +114,7 @@ class StiffnessMonitor:
             if not self._works:
                 raise
             row = self._unknown(epoch, error)
-        row[f"{PREFIX}seconds"] = time.perf_counter() - begun
+        row[f"{self.prefix}seconds"] = time.perf_counter() - begun
         self.history.append({"epoch": epoch, **row})
         if self.log is not None and _rank() == 0:
             self.log(row, epoch)
@@ -154,20 +157,21 @@ class StiffnessMonitor:
         """Say what went wrong, and return a row of the known columns without numbers."""
         if _rank() == 0:
             warnings.warn(f"Stiffness after epoch {epoch} is not known: {error}", stacklevel=3)
-        known = dict.fromkeys(_TOTALS, _UNKNOWN)
+        known = {f"{self.prefix}{name}": _UNKNOWN for name in _TOTALS}
         for row in self.history:
-            known |= {key: _UNKNOWN for key in row if key.startswith(PREFIX)}
+            known |= {key: _UNKNOWN for key in row if key.startswith(self.prefix)}
         return known
 
 
-_TOTALS = (f"{PREFIX}tns", f"{PREFIX}tns_se")
+_TOTALS = ("tns", "tns_se")
 
 
-def _row(report: StiffnessReport) -> dict[str, float]:
+def _row(report: StiffnessReport, prefix: str) -> dict[str, float]:
     totals = (_UNKNOWN if value is None else value for value in (report.tns, report.tns_se))
     means = zip(report.steps, report.summary.nsi_mean.tolist(), strict=True)
-    steps = {f"{PREFIX}nsi/{step.name.replace('#', '-')}": mean for step, mean in means}
-    return dict(zip(_TOTALS, totals, strict=True)) | steps
+    row = dict(zip(_TOTALS, totals, strict=True))
+    row |= {f"nsi/{step.name.replace('#', '-')}": mean for step, mean in means}
+    return {f"{prefix}{name}": value for name, value in row.items()}
 
 
 def _ranks() -> int:

@@ -173,9 +173,13 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
         raise DataError(f"{top} is not a folder. Give the one that holds a folder for each class.")
     try:
         with os.scandir(top) as entries:
-            folders = sorted(
-                entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
+            shown = [entry for entry in entries if not entry.name.startswith(".")]
+        if lost := sorted(e.path for e in shown if e.is_symlink() and not os.path.exists(e.path)):
+            raise DataError(
+                f"{lost[0]} is a link to nothing, so that it is not known whether it is a class. "
+                "Take it away, or point it to a folder of images."
             )
+        folders = sorted(entry.name for entry in shown if entry.is_dir())
         if not folders:
             raise DataError(
                 f"{top} holds no folders. Make one for each class, and put its images there."

@@ -21,9 +21,8 @@ SHOWN = 5  # names of classes in a sentence
 
 def folder_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
     """Open ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``."""
-    train, test = (
-        image_folder(split_folder(root, names), allow_empty=False) for names in (TRAINING, TESTING)
-    )
+    train = image_folder(split_folder(root, TRAINING), allow_empty=False)
+    test = image_folder(split_folder(root, TESTING))  # a class may have no test images
     return train, agreeing(test, train.classes, f"{train.root}", f"{test.root}")
 
 

@@ -234,8 +234,9 @@ class _Enter:
         opened = self.calls.opened
         given = given_to(self.names, args, kwargs)
         if given is None:
-            eager = not opened and not torch.compiler.is_compiling()
-            if eager and (name := hides_padding(self.names, args, kwargs)):
+            again = bool(opened) or self.calls.padded  # a part of a call whose mask is known
+            looked = not again and not torch.compiler.is_compiling()
+            if looked and (name := hides_padding(self.names, args, kwargs)):
                 raise StepError(
                     f"The `{name}` has padding and does not say which tokens it is, so that an "
                     "attached module would read it. Give a mask of two axes, one number a token."

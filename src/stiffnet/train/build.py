@@ -30,7 +30,9 @@ from stiffnet.train.recipe_file import to_toml
 from stiffnet.train.synced_norms import synchronise
 from stiffnet.train.tasks.base import Task
 from stiffnet.trajectory.wrappers import plain_run
-from stiffnet.words import first_line
+from stiffnet.words import first_line, listed
+
+SHOWN = 4  # classes in a sentence
 
 
 class _Options(Struct, forbid_unknown_fields=True):
@@ -72,10 +74,13 @@ def open_subject(
     if recipe.train_images:
         train = subset(train, recipe.train_images)  # type: ignore[type-var]  # it is one of them
     notes: list[str] = []
+    if isinstance(test, ImageFolder) and (empty := test.empty_classes):
+        notes.append(f"there are no test images of {listed(list(empty), SHOWN)}.")
     if began is not None:
         loaded = _rebuilt(began)
     else:
-        loaded, notes = initial_network(recipe, task.outputs(train), task.classes(train))
+        loaded, told = initial_network(recipe, task.outputs(train), task.classes(train))
+        notes += told
         if loaded.changes:
             raise CheckpointError(
                 f"{recipe.model} is a deployed network, whose norms or branches were merged. Train "
