@@ -288,7 +288,7 @@ def test_a_class_that_is_a_link_to_nothing_does_not_change_the_numbers_of_the_ot
         (tmp_path / name).mkdir()
         Image.new("RGB", (4, 4)).save(tmp_path / name / "1.png")
     (tmp_path / "bee").symlink_to(tmp_path / "not mounted")
-    with pytest.raises(DataError, match="bee is a link to nothing.* point it to a folder of imag"):
+    with pytest.raises(DataError, match=r"bee is a link to nothing.* point it to a folder of imag"):
         image_folder(tmp_path)
     (tmp_path / "bee").rename(tmp_path / ".bee")
     assert image_folder(tmp_path).classes == ("ant", "cat")
