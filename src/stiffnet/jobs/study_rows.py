@@ -12,6 +12,7 @@ from stiffnet.data import open_splits
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import StepError
+from stiffnet.jobs import rows_spectra
 from stiffnet.jobs.row_run import DATA, Task, Work
 from stiffnet.network.attention_text import NONE
 from stiffnet.network.create import create_model
@@ -181,6 +182,8 @@ TASKS: dict[str, Task] = {
     "stripes": stripes,
     "growth": growth,
     "speed": speed,
+    "spectra": rows_spectra.spectra,
+    "counts": rows_spectra.counts,
 }
 
 
