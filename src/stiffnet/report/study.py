@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stiffnet.report import blocks, cells
+from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
 from stiffnet.report.study_plots import curves_figure, differences_figure, points_figure
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
@@ -26,6 +27,7 @@ from stiffnet.words import listed
 Given = Sequence[tuple[StudyReport, str]]
 ORDER = ("held", "refuted", "undecided")
 _FIGURES = {"curves": curves_figure, "points": points_figure}
+_SEVERAL = {"profile": profile_figures, "plane": plane_figures}
 
 
 def parts(given: Given) -> list[blocks.Part]:
@@ -121,6 +123,10 @@ def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Tab
 
 def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
     told = f"{clean(report.unit)}: mean ± standard deviation over seeds."
+    if report.columns:
+        told = "Mean ± standard deviation over seeds."
+    if report.exact:
+        told = "Counted; nothing here depends on a seed."
     shown: list[blocks.Block] = [blocks.Words(verdict(report), "verdict")]
     shown.append(blocks.Words(told[:1].upper() + told[1:], "note"))
     for title, table in _sheets(report):
@@ -128,7 +134,7 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
     differences = [
         each
         for each in report.comparisons
-        if each.metric == report.metric and finite(each.estimate) is not None
+        if report.metric in ("", each.metric) and finite(each.estimate) is not None
     ]
     if differences:
         figure = differences_figure(differences, clean(report.unit))
@@ -136,9 +142,7 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
         label = "Differences with their intervals"
         shown.append(blocks.Plot(f"{place}-differences", figure, label, title=label, note=note))
     if report.picture is not None:
-        heading = clean(report.picture["heading"])
-        drawn = _FIGURES[report.picture["kind"]](report)
-        shown.append(blocks.Plot(f"{place}-picture", drawn, heading, title=heading))
+        shown += _pictures(report, place)
     shown.append(_comparisons(report))
     if report.failed:
         shown.append(_failures(report))
@@ -154,8 +158,21 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
     )
 
 
+def _pictures(report: StudyReport, place: str) -> list[blocks.Plot]:
+    assert report.picture is not None
+    kind, heading = report.picture["kind"], clean(report.picture["heading"])
+    if kind in _FIGURES:
+        return [blocks.Plot(f"{place}-picture", _FIGURES[kind](report), heading, title=heading)]
+    return [
+        blocks.Plot(f"{place}-picture-{i}", drawn, f"{heading}: {name}", title=f"{heading}: {name}")
+        for i, (name, drawn) in enumerate(_SEVERAL[kind](report))
+    ]
+
+
 def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
     """What was published and measured, side by side, for each group."""
+    if report.columns:
+        return column_sheets(report)
     frame = report.summary()
     several = frame["group"].nunique() > 1
     return [
@@ -214,6 +231,8 @@ def _comparisons(report: StudyReport) -> blocks.Table:
     if len({made.group for made in report.comparisons}) > 1:
         fields.insert(1, cells.words("Setting", "group"))
     note = "Each by a two-sided test at 5 %; see how to read this, below."
+    if report.exact:
+        note = "Counts are equal to what is printed or not; one run decides."
     return cells.table("relations", "Comparisons", records, fields, note=note, opened=True)
 
 
