@@ -13,7 +13,8 @@ from jobs.test_study import TINY
 from stiffnet.jobs import rows_spectra
 from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_spectra import between_labels, counts, frame_of, tabled
-from stiffnet.jobs.study_rows import settled, train
+from stiffnet.jobs.rows_train import train
+from stiffnet.jobs.study_rows import settled
 from stiffnet.results.study import StudyRow
 from stiffnet.studies.published import published
 

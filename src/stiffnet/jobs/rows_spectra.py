@@ -15,11 +15,10 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from stiffnet.data import open_splits
 from stiffnet.jobs.row_run import Work
+from stiffnet.jobs.rows_looks import trained
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
 from stiffnet.network.create import create_model
-from stiffnet.network.open import open_model
 from stiffnet.observe.spectra import Store, spectra as look
 from stiffnet.observe.spectrum import Of, function_of
 from stiffnet.report.spectra_plots import thinned
@@ -27,7 +26,6 @@ from stiffnet.results.study import Values
 from stiffnet.stiffness.planes import counts as counted
 from stiffnet.stiffness.relate import relate
 from stiffnet.stiffness.spectrum import Method
-from stiffnet.train.run_folder import RunFolder
 from stiffnet.trajectory.steps import steps as find_steps
 
 WAYS: dict[str, tuple[Of, Method]] = {"slices": ("block", "planes"), "branch": ("branch", "auto")}
@@ -44,8 +42,8 @@ def spectra(work: Work) -> Values:
     Settings: ``images``, how many, of which blocks with more than ``large`` numbers take only the
     first ``few``; ``late``, how many blocks are the last ones; ``last``, to take only the last.
     """
-    _, test = open_splits(work.data)
-    loaded, given = open_model(RunFolder(work.need_folders[0]).final), work.settings
+    loaded, _, test = trained(work)
+    given = work.settings
     batches = test.batches(loaded.preparation, batch_size=1, limit=given["images"])
     numbers = [int(few[0]) for few in batches.indices]
     images = [(i, image, label) for i, (image, label) in zip(numbers, batches, strict=True)]

@@ -24,16 +24,18 @@ class Job:
     needs: tuple["Job", ...] = ()
 
     def at(
-        self, defaults: Mapping[str, Settings], seed: int, models: Mapping[str, str] | None = None
+        self,
+        defaults: Mapping[str, Settings],
+        seed: int,
+        stand_ins: Mapping[str, Settings] | None = None,
     ) -> "Job":
         """Return it with what its kind has by default where it says nothing, and with a seed.
 
-        A network among `models` is exchanged for the one that stands for it there.
+        What stands for its network, if anything does, wins over its own settings.
         """
         settings = {**defaults.get(self.kind, {}), **self.settings, "seed": seed}
-        if models and settings.get("model") in models:
-            settings["model"] = models[settings["model"]]
-        needs = tuple(job.at(defaults, seed, models) for job in self.needs)
+        settings |= (stand_ins or {}).get(settings.get("model", ""), {})
+        needs = tuple(job.at(defaults, seed, stand_ins) for job in self.needs)
         return Job(self.kind, settings, needs)
 
     def all(self) -> Iterator["Job"]:
@@ -106,8 +108,8 @@ class Scale:
     seeds: int = 3
     leave_out: tuple[str, ...] = ()
     """Labels of rows that are not computed at this scale."""
-    models: Mapping[str, str] = field(default_factory=dict)
-    """Networks that stand for those that rows name."""
+    stand_ins: Mapping[str, Settings] = field(default_factory=dict)
+    """By a network that rows name: the settings with what stands for it at this scale."""
 
 
 @dataclass(frozen=True)
@@ -212,4 +214,4 @@ class Study:
             for label, job in self.rows.items():
                 if label not in chosen.leave_out:
                     for seed in range(1 if self.exact else seeds):
-                        yield group, label, seed, job.at(defaults, seed, chosen.models)
+                        yield group, label, seed, job.at(defaults, seed, chosen.stand_ins)
