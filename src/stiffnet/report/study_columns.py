@@ -9,7 +9,7 @@ from stiffnet.report import blocks
 from stiffnet.report.spectra_plots import disc_figure
 from stiffnet.report.step_axis import line, marker_size, step_layout
 from stiffnet.report.text import MISSING, clean, count, finite, fixed, plot_text
-from stiffnet.report.theme import LIGHT
+from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.study import Line, Shown, StudyReport
 
 SMALL = 0.05  # a p-value
@@ -31,6 +31,7 @@ def column_sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
 
 def profile_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
     """Yield a chart of each figure of a sheet along the rows: every way, and what was published."""
+    several = len({each.group for each in report.lines}) > 1
     assert report.picture is not None
     start, sheet = report.picture["x"], report.picture["y"]
     columns = [column for column in report.columns if column.sheet == sheet and column.how]
@@ -38,7 +39,8 @@ def profile_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
         own = [column for column in columns if column.figure == figure]
         for group in dict.fromkeys(each.group for each in report.lines):
             rows = [(r, lines) for g, r, lines in report.rows if g == group and r.startswith(start)]
-            yield figure, _profile(group, rows, own, figure)
+            name = f"{figure}, {group}" if several else figure
+            yield clean(name, longest=80), _profile(group, rows, own, figure)
 
 
 def plane_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
@@ -49,7 +51,7 @@ def plane_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
         known = [each for each in report.lines if all(name in each.values for name in names)]
         if known:
             real, imaginary = (np.array(known[0].values[name], dtype=float) for name in names)
-            yield way, disc_figure(real + 1j * imaginary)
+            yield clean(way, longest=80), disc_figure(real + 1j * imaginary)
 
 
 def _sheet(report: StudyReport, group: str, title: str, columns: Sequence[Shown]) -> blocks.Table:
@@ -81,18 +83,20 @@ def _profile(
 ) -> go.Figure:
     labels = [row for row, _ in rows]
     places = list(range(1, len(rows) + 1))
-    drawn = go.Figure(layout=step_layout(labels, plot_text(figure), height=340))
-    drawn.layout.yaxis |= {"zeroline": True, "zerolinecolor": LIGHT["axis"]}
+    layout = step_layout(labels, plot_text(figure), height=340)
+    layout["yaxis"] |= {"zeroline": True, "zerolinecolor": LIGHT["axis"]}
+    drawn = go.Figure(layout=layout)
     marker = {"size": marker_size(labels)}
     for i, column in enumerate(columns):
         found = [_values(lines, column.metric) for _, lines in rows]
-        told = f"{plot_text(column.how)}: %{{y:.3~g}}<extra></extra>"
+        colour = LIGHT[f"series{i % SERIES}"]
         drawn.add_trace(
             line(
                 places, [float(np.mean(each)) if each else None for each in found],
-                plot_text(column.how), LIGHT[f"series{i}"], marker=marker, hovertemplate=told,
+                plot_text(column.how), colour, marker=marker,
+                hovertemplate="%{fullData.name}: %{y:.3~g}<extra></extra>",
                 error_y={
-                    "type": "data", "thickness": 1, "color": LIGHT[f"series{i}"],
+                    "type": "data", "thickness": 1, "color": colour,
                     "array": [float(np.std(each, ddof=1)) if len(each) > 1 else 0.0
                               for each in found],
                 },
@@ -120,9 +124,10 @@ def _printed(column: Shown, group: str) -> dict[str, float]:
 
 
 def _whole(report: StudyReport, column: Shown) -> bool:
-    """Whether all values of a column are counts."""
-    found = [line.values.get(column.metric) for line in report.lines]
-    return all(value is None or isinstance(value, int) for value in found)
+    """Whether all of a column is counts, what was published too."""
+    found = [each.values.get(column.metric) for each in report.lines]
+    printed = all(float(value).is_integer() for _, _, value in column.published)
+    return printed and all(value is None or isinstance(value, int) for value in found)
 
 
 def _told(values: Sequence[float], p_values: Sequence[float], *, whole: bool) -> str:

@@ -31,7 +31,7 @@ SPECTRA = {
     "ResNet-34": look("spectra", train(model="resnet34_small"), late=8),
     "ResNet-50": look("spectra", train(model="resnet50_small"), last=True),
 }
-EPOCHS = {18: 1, 34: 2, 50: 3}  # on digits: few enough that the networks make mistakes
+EPOCHS = {18: 1, 34: 2, 50: 6}  # on digits: few enough that the networks make mistakes
 STAND_INS: dict[str, dict[str, Settings]] = {
     "demo": {
         f"resnet{depth}_small": {"model": f"resnet{depth}_small_025", "epochs": epochs}
@@ -44,7 +44,7 @@ WAYS = ("slices", "branch")
 FIGURES = {"S": "stiffness_index", "P": "pct_neg_eigenvalues"}
 PLACES = {"demo": "digits", "small": "CIFAR-10", "paper": "CIFAR-10"}
 LIMITS = {  # blocks with more than `large` numbers take `few` of the images
-    "demo": {"images": 40, "few": 8, "large": 512},
+    "demo": {"images": 30, "few": 4, "large": 512},
     "small": {"images": 200, "few": 8, "large": 2_048},
     "paper": {"images": 1_000, "few": 2, "large": 4_096},
 }
