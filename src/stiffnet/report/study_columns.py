@@ -40,7 +40,12 @@ def profile_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
         for group in dict.fromkeys(each.group for each in report.lines):
             rows = [(r, lines) for g, r, lines in report.rows if g == group and r.startswith(start)]
             name = f"{figure}, {group}" if several else figure
-            yield clean(name, longest=80), _profile(group, rows, own, figure)
+            drawn = _profile(group, rows, own, figure)
+            short = [plot_text(row.removeprefix(start), longest=18) for row, _ in rows]
+            drawn.update_xaxes(
+                ticktext=short, tickangle=0, title=plot_text(report.picture["x_title"])
+            )
+            yield clean(name, longest=80), drawn
 
 
 def plane_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
@@ -75,7 +80,7 @@ def _sheet(report: StudyReport, group: str, title: str, columns: Sequence[Shown]
             cells.append(blocks.Cell(_told(values, _values(lines, column.p), whole=whole)))
         if not empty or any(row in _printed(column, group) for column in columns):
             made.append(blocks.Row(cells))
-    return blocks.Table("forms", title or clean(group), heads, made, sheet=True)
+    return blocks.Table("forms several", title or clean(group), heads, made, sheet=True)
 
 
 def _profile(

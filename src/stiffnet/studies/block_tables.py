@@ -54,6 +54,7 @@ MINUTES: dict[str, dict[str, tuple[float, float]]] = {  # of a training, and of 
 }
 LEAST = 10.0  # per cent of the variance: labels that explain less are said not to matter
 NOTES = (
+    "S = max Re λ / min Re λ over the eigenvalues λ; P is the percentage with Re λ < 0.",
     "The paper's numbers of eigenvalues are those of H × W slices of a block's Jacobian. `slices` "
     "does that computation; `branch` has the eigenvalues of the Jacobian of what the block adds.",
     "The paper says neither how its networks were trained nor on how many images it looked. Its "
@@ -88,7 +89,7 @@ def correlations(
         rows=dict.fromkeys(rows, SPECTRA[network]),
         parts={label: label for label in rows},
         metric="",
-        unit="Pearson's correlation",
+        unit="correlation",
         columns=tuple(columns),
         judges=tuple(judge for way in WAYS for judge in _related(way, last)),
         scales=block_scales(network),
@@ -102,8 +103,9 @@ def correlations(
             "Correlation with the loss, block by block", "block", "correlation",
         ),
         notes=(
-            "(2/3) after a correlation: p is at most 0.05 in two of three seeds, not corrected for "
-            "the number of blocks, as in the paper. What saw fewer than 20 images is not related.",
+            "Pearson's correlation over images; (2/3) says that p is at most 0.05 in two of three "
+            "seeds, not corrected for the number of blocks, as in the paper. Blocks that saw fewer "
+            "than 20 images are not related.",
             "The paper reads its correlations as those of the size of S, which is negative; with S "
             "itself they mean the opposite. The size |S| is judged.",
             *notes,
@@ -118,17 +120,12 @@ def depth(
     """Make a study of S and P of every block; `late` is what the row of the last ones is called."""
     rows = _blocks(network)
     judges = [
-        higher(
-            late,
-            1.0,
-            f"{way}_{figure}_times",
-            f"{word} of the {late} above the mean of all ({way})",
-        )
+        higher(late, 1.0, f"{way}_{figure}_times", f"{word} larger in the last blocks ({way})")
         for figure, word in (("abs", "|S|"), ("P", "P"))
         for way in WAYS
     ]
     if doubles:
-        said = f"P of the {late} above twice the mean of all"
+        said = "P doubled in the last blocks"
         judges += [higher(late, 2.0, f"{way}_P_times", f"{said} ({way})") for way in WAYS]
     return Study(
         name=name,
@@ -137,8 +134,8 @@ def depth(
         rows=dict.fromkeys((*rows, late), SPECTRA[network]),
         parts={**{label: label for label in rows}, late: "last blocks"},
         metric="",
-        unit="times the mean of all blocks",
-        columns=_figures(name, rows),
+        unit="ratio to all blocks",
+        columns=figures(name, rows),
         judges=tuple(judges),
         scales=block_scales(network),
         picture=Picture("profile", "block ", "", "S and P along the network", "block", ""),
@@ -160,11 +157,11 @@ def labels(name: str, network: str, *, claim: str, notes: tuple[str, ...]) -> St
         rows=dict.fromkeys((*rows, "all labels"), SPECTRA[network]),
         parts={label: label for label in (*rows, "all labels")},
         metric="",
-        unit="percentage of the variance",
-        columns=(*_figures(name, rows), *shares),
+        unit="% of the variance",
+        columns=(*figures(name, rows), *shares),
         judges=tuple(
             higher(LEAST, "all labels", each.metric,
-                   f"labels explain less than {LEAST:g} % of {each.figure}'s variance ({each.how})")
+                   f"labels explain < {LEAST:g} % of {each.figure} ({each.how})")
             for each in shares
         ),
         scales=block_scales(network, labels=True),
@@ -244,7 +241,7 @@ def block_scales(*networks: str, labels: bool = False) -> dict[str, Scale]:
 def _related(way: str, last: str) -> list[Judge]:
     judges = []
     for figure, word in (("abs", "|S|"), ("P", "P")):
-        of = f"with {word} of the last block ({way})"
+        of = f"with {word} ({way})"
         judges += [
             higher(0.0, last, f"{way}_{figure}_accuracy", f"accuracy falls {of}"),
             higher(last, 0.0, f"{way}_{figure}_loss", f"loss rises {of}"),
@@ -252,9 +249,15 @@ def _related(way: str, last: str) -> list[Judge]:
     return judges
 
 
-def _figures(name: str, rows: Keys) -> tuple[Column, ...]:
+def figures(name: str, rows: Keys) -> tuple[Column, ...]:
+    """Return the columns of S and P, in both ways, beside what was published."""
     return tuple(
-        Column(f"{way}_{figure}", figure, way, published=Published(_table(name), printed, rows))
+        Column(
+            f"{way}_{figure}",
+            figure if figure == "S" else "P (%)",
+            way,
+            published=Published(_table(name), printed, rows),
+        )
         for figure, printed in FIGURES.items()
         for way in WAYS
     )

@@ -1,10 +1,9 @@
 """Block stiffness, Table 8: S and P of the last block of ResNet-50."""
 
-from stiffnet.studies.block_tables import FIGURES, NOTES, SPECTRA, WAYS, block_scales
-from stiffnet.studies.study import Column, Picture, Published, Study, higher
+from stiffnet.studies.block_tables import NOTES, SPECTRA, WAYS, block_scales, figures
+from stiffnet.studies.study import Picture, Study, higher
 
 LAST = {"ResNet-50": "block 16", "ResNet-34": "block 16", "ResNet-18": "block 8"}
-PRINTED = {"ResNet-50": {"block": 16}}
 
 STUDY = Study(
     name="blocks-table8",
@@ -14,18 +13,9 @@ STUDY = Study(
     parts=LAST,
     metric="",
     unit="|S| of the last block",
-    columns=tuple(
-        Column(
-            f"{way}_{figure}",
-            figure,
-            way,
-            published=Published("blockstiff_table8", column, PRINTED),
-        )
-        for figure, column in FIGURES.items()
-        for way in WAYS
-    ),
+    columns=figures("blocks-table8", {"ResNet-50": {"block": 16}}),
     judges=tuple(
-        higher("ResNet-50", other, f"{way}_abs", f"|S| of ResNet-50 above that of {other} ({way})")
+        higher("ResNet-50", other, f"{way}_abs", f"ResNet-50 above {other} in |S| ({way})")
         for way in WAYS
         for other in ("ResNet-18", "ResNet-34")
     ),
