@@ -22,8 +22,7 @@ from stiffnet.jobs.study_plan import Plan, check_data, planned
 from stiffnet.jobs.study_rows import settled
 from stiffnet.results.study import StudyReport, StudyRow
 from stiffnet.studies.registry import STUDIES
-from stiffnet.studies.study import higher
-from stiffnet.studies.study import Job
+from stiffnet.studies.study import Job, higher
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Audience, run
 
