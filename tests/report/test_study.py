@@ -93,8 +93,14 @@ def test_counts_are_written_whole_and_as_counts():
     text = text_of([made], heading="x")
     first = made.lines[0].values
     assert f"block 1 4 {first['slices_S']:,} {first['branch_S']:,} 4" in text
-    assert "Counted; nothing here depends on a seed." in text
+    assert "ResNet-18 on digits: counted; nothing here depends on a seed." in text
     assert "two-sided test" not in text
+
+
+def test_what_was_published_keeps_its_decimals_where_every_row_failed():
+    made = cases.columns_study()
+    lines = tuple(replace(line, values={}, error="killed.") for line in made.lines)
+    assert "block 1 2.25 – – 2.25 – –" in text_of([replace(made, lines=lines)], heading="x")
 
 
 def test_columns_are_drawn_along_the_rows_beside_what_was_published():

@@ -123,10 +123,12 @@ def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Tab
 
 def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
     told = f"{clean(report.unit)}: mean ± standard deviation over seeds."
+    groups = {line.group for line in report.lines}
+    where = f"{clean(report.lines[0].group)}: " if len(groups) == 1 else ""
     if report.columns:
-        told = "Mean ± standard deviation over seeds."
+        told = f"{where}mean ± standard deviation over seeds."
     if report.exact:
-        told = "Counted; nothing here depends on a seed."
+        told = f"{where}counted; nothing here depends on a seed."
     shown: list[blocks.Block] = [blocks.Words(verdict(report), "verdict")]
     shown.append(blocks.Words(told[:1].upper() + told[1:], "note"))
     for title, table in _sheets(report):

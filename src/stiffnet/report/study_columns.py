@@ -88,7 +88,7 @@ def _profile(
 ) -> go.Figure:
     labels = [row for row, _ in rows]
     places = list(range(1, len(rows) + 1))
-    layout = step_layout(labels, plot_text(figure), height=340)
+    layout = step_layout(labels, plot_text(figure))
     layout["yaxis"] |= {"zeroline": True, "zerolinecolor": LIGHT["axis"]}
     drawn = go.Figure(layout=layout)
     marker = {"size": marker_size(labels)}
@@ -98,7 +98,7 @@ def _profile(
         drawn.add_trace(
             line(
                 places, [float(np.mean(each)) if each else None for each in found],
-                plot_text(column.how), colour, marker=marker,
+                plot_text(column.how), colour, marker=marker, connectgaps=True,
                 hovertemplate="%{fullData.name}: %{y:.3~g}<extra></extra>",
                 error_y={
                     "type": "data", "thickness": 1, "color": colour,

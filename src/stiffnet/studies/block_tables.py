@@ -55,8 +55,9 @@ MINUTES: dict[str, dict[str, tuple[float, float]]] = {  # of a training, and of 
 LEAST = 10.0  # per cent of the variance: labels that explain less are said not to matter
 NOTES = (
     "S = max Re λ / min Re λ over the eigenvalues λ; P is the percentage with Re λ < 0.",
-    "The paper's numbers of eigenvalues are those of H × W slices of a block's Jacobian. `slices` "
-    "does that computation; `branch` has the eigenvalues of the Jacobian of what the block adds.",
+    "The paper's numbers of eigenvalues are those of H × W slices of a block's Jacobian. Columns "
+    "called slices do that computation; those called branch have the eigenvalues of the Jacobian "
+    "of what the block adds.",
     "The paper says neither how its networks were trained nor on how many images it looked. Its "
     "p-values fit 2,945 to 3,897 for ResNet-18 and 1,066 to 1,189 for ResNet-34.",
 )
@@ -100,7 +101,7 @@ def correlations(
         if only_last
         else Picture(
             "profile", "block ", "Correlation with the loss",
-            "Correlation with the loss, block by block", "block", "correlation",
+            "Correlation with the loss", "block", "correlation",
         ),
         notes=(
             "Pearson's correlation over images; (2/3) says that p is at most 0.05 in two of three "
@@ -138,7 +139,7 @@ def depth(
         columns=figures(name, rows),
         judges=tuple(judges),
         scales=block_scales(network),
-        picture=Picture("profile", "block ", "", "S and P along the network", "block", ""),
+        picture=Picture("profile", "block ", "", "Along the network", "block", ""),
         notes=(UNSQUARE, *notes, *NOTES),
     )
 
@@ -165,7 +166,7 @@ def labels(name: str, network: str, *, claim: str, notes: tuple[str, ...]) -> St
             for each in shares
         ),
         scales=block_scales(network, labels=True),
-        picture=Picture("profile", "label ", "", "S and P by label", "label", ""),
+        picture=Picture("profile", "label ", "", "By label", "label", ""),
         notes=(
             "The variance is that of the ranks of images (Kruskal and Wallis), less what chance "
             "gives. That labels matter from 10 % on is our reading.",

@@ -29,7 +29,7 @@ STUDY = Study(
         "imaginary part",
     ),
     notes=(
-        "The text has an S of 35.32 once; the table has -35.32. Of the others, the last blocks "
+        "The text has an S of 35.32 once; the table has −35.32. Of the others, the last blocks "
         "have the largest |S| in print: 16.82 and 12.99.",
         "The text calls the last block the smallest by Tables 10 and 11, which are of the other "
         "networks; in Table 11 blocks 15 and 16 are of one size.",
