@@ -24,7 +24,7 @@ FEW = 0.10  # share of steps that the StepNet paper calls few
 def measure(work: Work) -> Values:
     """Measure how stiff the trained network is on test images."""
     loaded, _, test = trained(work)
-    report = _looked(loaded.model, loaded, test, work)
+    report = looked(loaded.model, loaded, test, work)
     report.save(work.folder / "report.json")
     frame, view = report.to_frame(), report.view()
     seen = view.proportion[view.proportion > 0]
@@ -55,7 +55,7 @@ def freeze(work: Work) -> Values:
         recalibrate=bool(work.settings.get("recalibrate")),
         epochs=int(work.settings.get("epochs", 0)),
     )
-    accuracy = _looked(made, loaded, test, work).accuracy
+    accuracy = looked(made, loaded, test, work).accuracy
     return {"accuracy": 100 * (accuracy or 0.0), "before": work.needs[0].values["accuracy"]}
 
 
@@ -99,9 +99,10 @@ def trained(
     return open_model(RunFolder(work.need_folders[0]).final), training, test
 
 
-def _looked(
+def looked(
     model: nn.Module, loaded: LoadedModel, test: ImageSet | ImageFolder, work: Work
 ) -> StiffnessReport:
+    """Measure a network on the test images of its row."""
     batches = test.batches(loaded.preparation, batch_size=120, limit=work.settings.get("limit"))
     attention, seed = work.needs[0].values["attention"], work.settings["seed"]
     named = loaded.name if attention == NONE else f"{loaded.name} with {attention}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from stiffnet.errors import StepError
 from stiffnet.jobs.row_run import DATA, Work
+from stiffnet.jobs.rows_speed import parameters
 from stiffnet.network.open import open_model
 from stiffnet.results.ranking import stiffest
 from stiffnet.results.study import Values
@@ -34,7 +35,7 @@ def train(work: Work) -> Values:
         "loss": last["test_loss"],
         "epochs": last["epoch"],
         "images_per_second": last["images_per_second"],
-        "parameters": sum(p.numel() for p in open_model(folder.final).model.parameters()),
+        "parameters": parameters(open_model(folder.final).model),
         "attention": recipe.attention,
     }
 

@@ -3,12 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stiffnet.jobs import rows_looks, rows_speed, rows_train
+from stiffnet.jobs import (
+    rows_forms,
+    rows_looks,
+    rows_speed,
+    rows_surface,
+    rows_train,
+    rows_values,
+)
 from stiffnet.jobs.row_run import Task
 from stiffnet.jobs.rows_train import ON
 from stiffnet.train.recipe_file import build_recipe
 
-ALONE = {"speed"}  # kinds that are computed while nothing else is
+ALONE = {"speed", "forms"}  # kinds that are computed while nothing else is
 LEAVING = {"train"}  # kinds whose folder is read by rows that are made from them
 TASKS: dict[str, Task] = {
     "train": rows_train.train,
@@ -17,6 +24,10 @@ TASKS: dict[str, Task] = {
     "stripes": rows_looks.stripes,
     "growth": rows_looks.growth,
     "speed": rows_speed.speed,
+    "surface": rows_surface.surface,
+    "values": rows_values.values,
+    "forms": rows_forms.forms,
+    "form": rows_forms.form,
 }
 
 
