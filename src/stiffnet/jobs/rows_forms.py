@@ -1,12 +1,12 @@
 """Rows of studies that put forms of a network side by side: plain, with attention, ASR, folded."""
 
 import copy
+from collections.abc import Iterable
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from stiffnet.data.images import Batches
 from stiffnet.fold.fold import fold
 from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_looks import trained
@@ -60,7 +60,7 @@ def form(work: Work) -> Values:
 
 
 def _timed(
-    networks: dict[str, nn.Module], images: torch.Tensor, rounds: int
+    networks: dict[str, nn.Module], images: Tensor, rounds: int
 ) -> tuple[dict[str, float], float]:
     """Each network's speed over the plain one's, and how many images a second that one does."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -79,7 +79,7 @@ def _timed(
     return medians, len(images) / float(np.median(plain))
 
 
-def _accuracy(model: nn.Module, batches: Batches) -> float:
+def _accuracy(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
     right, seen = 0, 0
     with plain_run(model):
         for images, labels in batches:

@@ -6,6 +6,8 @@ from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_looks import looked, trained
 from stiffnet.results.study import Values
 
+DIGITS = 4  # of a share of at most 10,000 images
+
 
 def surface(work: Work) -> Values:
     """Count δ of the trained network on a grid of thresholds that all rows of a study share.
@@ -23,5 +25,5 @@ def surface(work: Work) -> Values:
         "twice_the_mean": 100 * float(report.delta([1.0], [0.0]).value[0, 0]),
         "m1": m1.tolist(),
         "m2": m2.tolist(),
-        "delta": delta.tolist(),
+        "delta": delta.round(DIGITS).tolist(),
     }

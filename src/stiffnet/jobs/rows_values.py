@@ -1,7 +1,5 @@
 """Rows of studies that relate attention values, which are step sizes, with NSI."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -40,8 +38,8 @@ def values(work: Work) -> Values:
     return {
         "correlation": _mean(over_images),
         "step_correlation": _mean(over_steps),
-        "negative_steps": 100 * float((over_images < 0).mean()),
-        "negative_images": 100 * float((over_steps < 0).mean()),
+        "negative_steps": _negative(over_images),
+        "negative_images": _negative(over_steps),
         "accuracy": work.needs[0].values["accuracy"],
         "steps": names,
         "correlations": [None if np.isnan(each) else float(each) for each in over_images],
@@ -53,11 +51,18 @@ def values(work: Work) -> Values:
 def correlations(one: Floats, other: Floats) -> Floats:
     """Pearson's correlation of each column of one with that of the other; NaN of a constant."""
     a, b = (each - each.mean(0) for each in (one, other))
-    sizes: Any = np.sqrt((a * a).sum(0) * (b * b).sum(0))
-    return np.divide((a * b).sum(0), sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)
+    sizes = np.sqrt((a * a).sum(0) * (b * b).sum(0))
+    found = np.full(len(sizes), np.nan)
+    np.divide((a * b).sum(0), sizes, out=found, where=sizes > 0)
+    return found
 
 
 def _mean(found: Floats) -> float:
     if np.isnan(found).all():
         raise StepError("The attention values do not vary, so that nothing goes with them.")
     return float(np.nanmean(found))
+
+
+def _negative(found: Floats) -> float:
+    """Percentage of the known correlations that are below zero."""
+    return 100 * float((found[~np.isnan(found)] < 0).mean())

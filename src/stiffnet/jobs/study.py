@@ -26,6 +26,7 @@ from stiffnet.studies.study import SCALES, Study
 
 ALL = "all"
 PAGE = "report.html"
+MADE_FROM = "it is made from another row, which failed: "
 
 
 @dataclass(frozen=True)
@@ -281,8 +282,8 @@ def _hopeless(waiting: Mapping[str, PlannedRow], rows: Mapping[str, StudyRow]) -
     for row in waiting.values():
         lost = [rows[need] for need in row.needs if need in rows and rows[need].error]
         if lost:
-            reason = f"it is made from another row, which failed: {lost[0].error}"
-            found.append(_failure(row, reason))
+            reason = lost[0].error.removeprefix(MADE_FROM)  # of the first row that failed
+            found.append(_failure(row, f"{MADE_FROM}{reason}"))
     return found
 
 

@@ -42,7 +42,7 @@ STUDY = Study(
     scales=scales(
         {"dataset": "CIFAR100"},
         [
-            Group(each.title, each.settings, each.published, rows)
+            Group(each.title, each.settings, each.published, tuple(rows))
             for recipe, title, rows in (
                 ("repvgg", "RepVGG", [f"{n}{e}" for n in REPVGG for e in ("", " and asr:se")]),
                 ("acnet", "ACNet", [f"{a}-{n}{e}" for n in PRINTED for a, e in (

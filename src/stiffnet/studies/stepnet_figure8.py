@@ -1,9 +1,9 @@
 """StepNet, Figure 8: training tricks and total stiffness."""
 
 from stiffnet.studies.scales import look, on_datasets, scales, train
-from stiffnet.studies.study import Picture, Study, higher
+from stiffnet.studies.study import Picture, Settings, Study, higher
 
-TRICKS = {
+TRICKS: dict[str, Settings] = {
     "label smoothing": {"label_smoothing": 0.1},
     "averaged weights": {"ema_decay": 0.999},
     "mixup": {"mixup": 0.2},
@@ -16,7 +16,7 @@ STUDY = Study(
     claim="Training tricks that improve networks also raise their total neural stiffness (TNS).",
     rows={
         "none": look("measure", train("none")),
-        **{name: look("measure", train("none", **fields)) for name, fields in TRICKS.items()},
+        **{name: look("measure", train(**fields)) for name, fields in TRICKS.items()},
     },
     metric="tns",
     unit="TNS",
