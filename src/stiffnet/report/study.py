@@ -125,9 +125,8 @@ def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Tab
 
 
 def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
-    told = f"{clean(report.unit)}: mean ± standard deviation over seeds."
     shown: list[blocks.Block] = [blocks.Words(verdict(report), "verdict")]
-    shown.append(blocks.Words(told[:1].upper() + told[1:], "note"))
+    shown.append(blocks.Words(_measured(report), "note"))
     for title, table in _sheets(report):
         shown += [blocks.Title(title), table] if title else [table]
     differences = [
@@ -157,15 +156,29 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
     )
 
 
+def _measured(report: StudyReport) -> str:
+    """Say what the numbers of the tables are, and of what the published ones are not."""
+    groups = list(dict.fromkeys(line.group for line in report.lines))
+    of = f" ({clean(groups[0], longest=80)})" if len(groups) == 1 else ""
+    told = f"{clean(report.unit)}{of}: mean ± standard deviation over seeds."
+    if report.published and report.scale != "paper":
+        told += (
+            " The published numbers are of the paper's own networks and data: compare differences, "
+            "not levels."
+        )
+    return told[:1].upper() + told[1:]
+
+
 def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
     assert report.picture is not None
     heading = clean(report.picture["heading"])
     if report.picture["kind"] == "surfaces":
+        named = [(f"{heading}: {name}", figure) for name, figure in surface_figures(report)]
         drawn = [
-            blocks.Plot(f"{place}-{i}", figure, f"{heading}: {name}", title=name)
-            for i, (name, figure) in enumerate(surface_figures(report))
+            blocks.Plot(f"{place}-{i}", figure, title, title=title)
+            for i, (title, figure) in enumerate(named)
         ]
-        return [blocks.Title(heading), blocks.Box("side", drawn)]
+        return [blocks.Box("side", drawn)]
     figure = _FIGURES[report.picture["kind"]](report)
     return [blocks.Plot(place, figure, heading, title=heading)]
 
