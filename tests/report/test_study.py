@@ -87,6 +87,25 @@ def test_comparisons_of_other_metrics_are_not_drawn_on_the_same_axis():
     assert max(points) < 1e3
 
 
+def test_the_table_leads_to_every_study_and_the_top_of_the_page_to_a_few():
+    for many in (2, 12):
+        page = drawn([cases.study(f"asr-table{i}", seed=i) for i in range(many)], heading="x")
+        top = page.split("<nav", 1)[1].split("</nav>")[0]
+        for i in range(many):
+            assert f'<a href="#study-{i}">asr-table{i}</a></th>' in page
+            assert f'<section id="study-{i}"' in page
+            assert (f'href="#study-{i}"' in top) is (many == 2)
+        assert 'href="#tables"' in top
+
+
+def test_what_was_measured_is_said_beside_what_was_published():
+    text = text_of([cases.study()], heading="x")
+    assert "Accuracy, % (ResNet-20 on digits): mean ± standard deviation over seeds. The" in text
+    assert "compare differences, not levels" in text
+    assert "not levels" not in text_of([replace(cases.study(), scale="paper")], heading="x")
+    assert "not levels" not in text_of([replace(cases.study(), published=())], heading="x")
+
+
 def test_studies_of_one_name_are_told_apart_by_their_scale():
     both = [cases.study(), replace(cases.study(), scale="small")]
     page = drawn(both, heading="x")

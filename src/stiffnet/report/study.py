@@ -29,6 +29,7 @@ from stiffnet.results.study import Comparison, StudyReport
 from stiffnet.words import listed
 
 Given = Sequence[tuple[StudyReport, str]]
+LINKED = 8  # studies that the top of a page leads to; the table leads to more
 ORDER = ("held", "refuted", "undecided")
 _FIGURES = {"curves": curves_figure, "points": points_figure}
 
@@ -45,7 +46,7 @@ def parts(given: Given) -> list[blocks.Part]:
             kind="study",
             lead=lead,
             sections=[
-                _section(report, name, f"study-{i}")
+                _section(report, name, _place(i), linked=len(reports) <= LINKED)
                 for i, (report, name) in enumerate(zip(reports, names, strict=True))
             ],
             tables=[(name, _tables(report)) for report, name in zip(reports, names, strict=True)],
@@ -108,11 +109,17 @@ def _told_apart(given: Given) -> list[str]:
 
 def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Table:
     records = [
-        {"study": name, "claim": report.claim, "verdict": report.verdict, "scale": report.scale}
-        for report, name in zip(reports, names, strict=True)
+        {
+            "study": name,
+            "place": _place(i),
+            "claim": report.claim,
+            "verdict": report.verdict,
+            "scale": report.scale,
+        }
+        for i, (report, name) in enumerate(zip(reports, names, strict=True))
     ]
     fields = [
-        cells.words("Study", "study"),
+        cells.words("Study", "study", place="place"),
         cells.words("Verdict", "verdict"),
         cells.words("Claim", "claim", longest=400),
     ]
@@ -124,7 +131,11 @@ def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Tab
     )  # fmt: skip
 
 
-def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
+def _place(number: int) -> str:
+    return f"study-{number}"
+
+
+def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blocks.Section:
     shown: list[blocks.Block] = [blocks.Words(verdict(report), "verdict")]
     shown.append(blocks.Words(_measured(report), "note"))
     for title, table in _sheets(report):
@@ -149,7 +160,7 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
     return blocks.Section(
         place,
         f"{name}: {clean(report.locator)}",
-        name,
+        name if linked else "",
         f"{clean(report.claim)} ({clean(report.paper)}, {clean(report.locator)}; run at scale "
         f"{clean(report.scale)}.)",
         shown,
