@@ -303,6 +303,16 @@ class Attention(nn.Module, ABC):
         return str(self.channels) + (", channel_axis=-1" if self.channel_axis == -1 else "")
 
 
+class Pooling(Attention):
+    """Reads nothing of a rate but its means over positions."""
+
+    pools_tokens = True
+
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Mean over positions."""
+        return self.pooled(rate)
+
+
 def sigmoid(value: float) -> float:
     """Logistic function of a number: what a gate is before it has learnt anything.
 

@@ -5,7 +5,7 @@ from typing import final
 
 from torch import Tensor, nn
 
-from stiffnet.attention.base import Attention
+from stiffnet.attention.base import Pooling
 from stiffnet.attention.bottleneck import silence
 from stiffnet.errors import StepError
 
@@ -21,7 +21,7 @@ def kernel_size(channels: int) -> int:
 
 
 @final
-class ECA(Attention):
+class ECA(Pooling):
     r"""One short convolution along the channels' means.
 
     $$s = \sigma(w * y), \qquad y = \mathrm{mean}(f)$$
@@ -40,24 +40,10 @@ class ECA(Attention):
     reference = "Wang et al., 2020"
     formula = "k, the odd number near (log₂C + 1)/2"
     squashes = True
-    pools_tokens = True
 
     def __init__(self, channels: int, *, kernel: int | None = None, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
         self.conv = neighbours(channels, kernel)
-
-    @staticmethod
-    def parameter_count(channels: int, *, kernel: int | None = None) -> int:
-        """Length of the kernel.
-
-        >>> ECA.parameter_count(128)
-        5
-        """
-        return kernel or kernel_size(channels)
-
-    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Mean over positions."""
-        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Convolution along the channels, then the activation."""
