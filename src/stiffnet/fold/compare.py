@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.operations import Example
 from stiffnet.nested import tensors_in
 from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.wrappers import plain_run
 from stiffnet.words import first_line
 
@@ -50,7 +50,6 @@ def attempt(
 
     The pass is run within `watch`.
     """
-    args, kwargs = example
     inside: dict[str, list[Tensor]] = {place: [] for place in places}
 
     def keep(kept: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
@@ -63,7 +62,7 @@ def attempt(
             hooks.enter_context(module.register_forward_hook(partial(keep, kept)))
         try:
             with watch:
-                output = model(*args, **kwargs)
+                output = example.on(model)
         except Exception as error:  # whatever foreign code raises
             return Outcome({}, error)
     return Outcome({**inside, OUTPUT: list(tensors_in(output))})

@@ -13,7 +13,6 @@ from stiffnet.fold.copies import copied, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
-from stiffnet.fold.operations import Example
 from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
 from stiffnet.fold.result import FoldResult
@@ -22,7 +21,7 @@ from stiffnet.network.attach import Attachment
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
 from stiffnet.results.fold import FoldReport, Refused, as_folded
-from stiffnet.trajectory.batch import as_arguments
+from stiffnet.trajectory.batch import Example, as_example
 from stiffnet.trajectory.wrappers import unready
 
 PASSES = 5  # of each network, for its time
@@ -84,7 +83,7 @@ def fold(
         for kind in kinds:
             usual.enter_context(torch.autocast(kind, enabled=False))
         usual.enter_context(own_caches(model))
-        given = as_arguments(example_for(copied(model)) if example is None else example)
+        given = as_example(example_for(copied(model)) if example is None else example)
         if any(tensor.ndim and not len(tensor) for tensor in tensors_in(given)):
             raise FoldError("The example is empty, and proves nothing. Give at least one sample.")
         tell = on_stage or (lambda: None)

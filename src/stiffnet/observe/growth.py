@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.nested import mapped
 from stiffnet.observe.differentiable_pass import Added, Pass
 from stiffnet.provenance import provenance
 from stiffnet.results.growth import Growth
 from stiffnet.stiffness.jacobian_norm import Layout, jacobian_norm
-from stiffnet.trajectory.batch import as_arguments, on_device, resized, samples_in
+from stiffnet.trajectory.batch import as_example, on_device, resized, samples_in
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.steps import (
     PROBE_BATCHES,
@@ -92,11 +93,11 @@ def _passed(
     *,
     differentiate: bool = False,
 ) -> Pass:
-    args, kwargs = as_arguments(images)
-    args = tuple(_leaf(value, differentiate) for value in args)
-    kwargs = {key: _leaf(value, differentiate) for key, value in kwargs.items()}
+    example = as_example(images)
+    if differentiate:
+        example = mapped(example, _leaf)
     with Pass(network, steps, change) as done:
-        network(*args, **kwargs)
+        example.on(network)
     if done.entry is None:
         raise StepError(
             f"What goes into the first step {steps[0].name!r} is no argument of the module around "
@@ -105,11 +106,10 @@ def _passed(
     return done
 
 
-def _leaf(value: Any, differentiate: bool) -> Any:
-    """Return a tensor from which a graph begins, if there is to be one."""
-    if not (differentiate and isinstance(value, Tensor) and value.is_floating_point()):
-        return value
-    return value.detach().clone().requires_grad_()
+def _leaf(value: Any) -> Any:
+    """Return a tensor from which a graph begins."""
+    floating = isinstance(value, Tensor) and value.is_floating_point()
+    return value.detach().clone().requires_grad_() if floating else value
 
 
 def _measured(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -114,16 +114,29 @@ def _as_labels(labels: Any, samples: int) -> Labels:
     return given.long()
 
 
-def as_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Read an example as the positional and keyword arguments of a call.
+class Example(NamedTuple):
+    """What a network is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def on(self, model: nn.Module) -> Any:
+        """Call a network with it."""
+        return model(*self.args, **self.kwargs)
+
+    def resized(self, size: int) -> "Example":
+        """The same with `size` samples; see `resized`."""
+        return Example(resized(self.args, size), resized(self.kwargs, size))
+
+
+def as_example(example: Any) -> Example:
+    """Read an example as the arguments of a call: positional, by name in a dictionary, or one.
 
     A list is one argument: the images of a detector, which may differ in size.
     """
     if isinstance(example, Mapping):
-        return (), dict(example)
-    if isinstance(example, tuple):
-        return example, {}
-    return (example,), {}
+        return Example((), dict(example))
+    return Example(example if isinstance(example, tuple) else (example,), {})
 
 
 def samples_in(value: Any) -> int:

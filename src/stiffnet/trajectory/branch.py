@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import StepError
 from stiffnet.trajectory.addresses import Addresses
-from stiffnet.trajectory.batch import as_arguments, on_device
+from stiffnet.trajectory.batch import as_example, on_device
 from stiffnet.trajectory.functions import ADDITIONS
 from stiffnet.trajectory.gating import gates
 from stiffnet.trajectory.graph import Node
@@ -96,13 +96,13 @@ def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Br
             f"Step {step.name!r} is inside a block whose code cannot be followed, so its branch is "
             "not known as a function. Choose a network whose blocks add in plain code."
         )
-    args, kwargs = as_arguments(on_device(example, network))
+    call = as_example(on_device(example, network))
     with plain_run(network), _mathematical():
-        own, named = copied((args, kwargs))  # which code may write into
-        with Addresses(network, (own, named)) as seen:
-            run_on(network, own, named)
+        own = copied(call)  # which code may write into
+        with Addresses(network, own) as seen:
+            run_on(network, own)
         plan, order = _planned(seen, step, of)
-        recorded = Replay(network, plan, Memory("", args, kwargs), keep=True)
+        recorded = Replay(network, plan, Memory("", call), keep=True)
         output = recorded.run()
     value = recorded.input
     found = _Function(network, plan, order, value.shape)

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
 from stiffnet.sequences import Given, given_to, parameters_of, takes_tokens
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
@@ -143,10 +144,9 @@ class _Norms(Recorder):
             return
         self._finding = True
         try:
-            if self._known:
-                self.look_for(with_tokens(model, self.steps, args, kwargs))
-            else:
-                self.look_for(steps_of_call(model, args, kwargs))
+            call = Example(args, kwargs)
+            known = with_tokens(model, self.steps, call) if self._known else None
+            self.look_for(steps_of_call(model, call) if known is None else known)
         finally:
             self._finding = False
         assert self._first is not None
