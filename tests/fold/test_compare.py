@@ -19,8 +19,8 @@ from stiffnet.fold.compare import (
     unchanged,
 )
 from stiffnet.fold.fold import fold
-from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
+from stiffnet.scaled_error import scaled_error
 from tolerances import RTOL
 
 from .test_fold import images, trained

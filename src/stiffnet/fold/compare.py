@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
 from stiffnet.nested import tensors_in
-from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
+from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.wrappers import plain_run
 from stiffnet.words import first_line

@@ -51,12 +51,12 @@ def _copied(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
 
 def doubled(values: Any) -> Any:
     """Every floating tensor of nested containers in float64."""
-    return mapped(values, _double)
 
+    def double(value: Any) -> Any:
+        floating = isinstance(value, Tensor) and value.is_floating_point()
+        return value.double() if floating else value
 
-def _double(value: Any) -> Any:
-    floating = isinstance(value, Tensor) and value.is_floating_point()
-    return value.double() if floating else value
+    return mapped(values, double)
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:

@@ -17,11 +17,10 @@ from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
 from stiffnet.fold.result import FoldResult
 from stiffnet.nested import tensors_in
-from stiffnet.network.attach import Attachment
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
 from stiffnet.results.fold import FoldReport, Refused, as_folded
-from stiffnet.trajectory.batch import Example, as_example
+from stiffnet.trajectory.batch import Example, as_arguments
 from stiffnet.trajectory.wrappers import unready
 
 PASSES = 5  # of each network, for its time
@@ -83,7 +82,7 @@ def fold(
         for kind in kinds:
             usual.enter_context(torch.autocast(kind, enabled=False))
         usual.enter_context(own_caches(model))
-        given = as_example(example_for(copied(model)) if example is None else example)
+        given = as_arguments(example_for(copied(model)) if example is None else example)
         if any(tensor.ndim and not len(tensor) for tensor in tensors_in(given)):
             raise FoldError("The example is empty, and proves nothing. Give at least one sample.")
         tell = on_stage or (lambda: None)
@@ -106,7 +105,10 @@ def _fold(
     proof = Proof(model, example, places, closely=fuse or bool(constant))
     work, reading = proof.work, proof.reading
     gates = fold_gates(work, constant, reading) if reading and constant else []
-    refused = [Refused(sits.name, _varies(sits)) for sits in varying]
+    refused = [
+        Refused(sits.name, f"the step size of {sits.module} depends on the input")
+        for sits in varying
+    ]
     now = tensors_of(work) if gates else {}
     gated = {name: tensor.detach().clone() for name, tensor in now.items()}
     tell()
@@ -140,10 +142,6 @@ def _fold(
         images, tuple(changes), proof.places,
     )  # fmt: skip
     return FoldResult(proof.made, report)
-
-
-def _varies(sits: Attachment) -> str:
-    return f"the step size of {sits.module} depends on the input"
 
 
 def _nothing(model: nn.Module, refused: list[Refused], *, varying: bool, fuse: bool) -> str:

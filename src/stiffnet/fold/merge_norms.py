@@ -107,17 +107,13 @@ def _merge_those_that_hold(
         if len(merges) == len(together):
             prove([])  # or it is not the norms
         if len(merges) == 1:
-            spoilt[merges[0].norm] = f"merging it fails: {_first_sentence(error)}"
+            spoilt[merges[0].norm] = f"merging it fails: {str(error).partition('. ')[0]}"
             return
         half = len(merges) // 2
         for part in (merges[:half], merges[half:]):
             _merge_those_that_hold(model, part, done, spoilt, prove)
     else:
         done.changes = together
-
-
-def _first_sentence(error: Exception) -> str:
-    return str(error).partition(". ")[0]
 
 
 def _planned(op: Op, reading: Reading) -> _Merge:

@@ -37,7 +37,7 @@ def fold_parallel_branches(
         if module in seen:
             continue
         seen.add(module)
-        gate = next((name for name in gates if _is_in(name, path)), None)
+        gate = next((name for name in gates if not path or f"{name}.".startswith(f"{path}.")), None)
         if knows_how(module) and gate is None:
             before = _content(module)
             model = _joined(model, path)
@@ -60,10 +60,6 @@ def _joined(model: nn.Module, path: str) -> nn.Module:
             f"The branches of {path or type(model).__name__} cannot be joined by its own "
             f"method: {error}. Fold with `branches=False`."
         ) from error
-
-
-def _is_in(path: str, outer: str) -> bool:
-    return not outer or path == outer or path.startswith(f"{outer}.")
 
 
 Content = tuple[dict[str, Any], dict[str, Tensor]]

@@ -27,8 +27,8 @@ from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_
 from stiffnet.fold.operations import Reading
 from stiffnet.nested import mapped
 from stiffnet.network.deployed import Change
-from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded, as_folded
+from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.batch import Example
 
 SAMPLES = 2  # of the example on which a pass is read; verified on all of it

@@ -30,7 +30,7 @@ from stiffnet.network.token_gates import (
 )
 from stiffnet.network.where import Where
 from stiffnet.registry import check_known
-from stiffnet.trajectory.batch import Example, as_example
+from stiffnet.trajectory.batch import Example, as_arguments
 from stiffnet.trajectory.steps import Step, steps_of_call
 from stiffnet.trajectory.wrappers import is_compiled, unwrap
 
@@ -111,7 +111,7 @@ def attach(
     name, given = spelled(module, options)
     told = partial(Memory, next_call(model), name, given, start)
     maker, options = _maker(module, options)
-    call = as_example(example_for(model) if example is None else example).resized(SAMPLES)
+    call = as_arguments(example_for(model) if example is None else example).resized(SAMPLES)
     named = positions(model)
     if getattr(maker, "replaces_norm", False):
         if not isinstance(maker, Asr) and is_given_tokens(model, call):

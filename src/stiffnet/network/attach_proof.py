@@ -12,17 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from stiffnet.nested import tensors_in
 from stiffnet.network.gated_block import gates_of, keep_in_python, put
 from stiffnet.network.method_source import Unreadable
 from stiffnet.network.source_edits import EVERY, Gate, Spot, Turn
+from stiffnet.scaled_error import agree
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.places import Line, Places
 from stiffnet.trajectory.wrappers import own_chance, plain_run
 from stiffnet.words import first_line
+
+ROUNDING = 1e-5  # scaled error that a device may make between two passes
 
 Number = tuple[str, int]
 """Path of a block, and number of an addition of its code in a pass."""
@@ -71,7 +73,7 @@ def prove(
             raise Unreadable("its code runs its children one by one, and the module with them")
     turns = _turns(probes, watch.added)
     results = (list(tensors_in(result)), list(tensors_in(again)))
-    if not all(agree(expected, found) for found in results):
+    if not all(agree(expected, found, ROUNDING) for found in results):
         raise Unreadable(
             "its code also writes to the rate, or uses it elsewhere by another name, so that a "
             "module would change more than the step"
@@ -227,20 +229,3 @@ def _placed(
             raise Unreadable(_SEVERAL)
         taken.add(spot)
         yield replace(wish.gate, spot=spot, turns=seen)
-
-
-def agree(one: list[Tensor], other: list[Tensor]) -> bool:
-    """Whether two passes gave the same tensors, up to the rounding of a device."""
-    return len(one) == len(other) and all(map(_close, one, other))
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.is_meta or b.is_meta:
-        return True
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    finite = a[a.isfinite()]
-    scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(a, b, rtol=0, atol=1e-5 * scale, equal_nan=True)

@@ -13,7 +13,8 @@ from PIL import Image
 from torch import nn
 
 from stiffnet.data.images import Preparation
-from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
+from stiffnet.errors import CheckpointError, CorruptFileError
+from stiffnet.files import read_file
 from stiffnet.network.classes import imagenet, is_imagenet_tag
 from stiffnet.network.create import create_model
 from stiffnet.network.loaded import LoadedModel
@@ -246,12 +247,7 @@ def _sides(size: object, otherwise: tuple[int, int]) -> tuple[int, int]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as stream:
-            content = json.loads(stream.read(LARGEST))
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be read: {error.strerror}. Check its permissions."
-        ) from error
+        content = json.loads(read_file(path, "Check its permissions.", LARGEST))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON: {error}. Download it again.") from error
     if not isinstance(content, dict):

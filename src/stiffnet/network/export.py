@@ -24,7 +24,7 @@ from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.nested import tensors_in
 from stiffnet.network.export_mark import ABOUT, MARK, refuse_replacing
-from stiffnet.network.scaled_error import scaled_error
+from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.wrappers import plain_run, unready
 
 TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-10}

@@ -5,6 +5,7 @@ A run that keeps them has a folder `VALUES` with a file of tensors for each epoc
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,23 +37,19 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
     each step or position there is a float32 tensor of shape (images, channels), on the CPU.
     """
     found: dict[str, list[Tensor]] = {}
-    with plain_run(model):
-        handles = [
-            module.register_forward_hook(partial(_take, found.setdefault(name, [])))
-            for name, module in choosers(model).items()
-        ]
-        try:
-            if not handles:
-                raise StepError(
-                    f"Nothing is attached to {type(model).__name__} that chooses step sizes. "
-                    "Attach a module first, with `stiffnet.attach`."
-                )
-            parameter = next(model.parameters())
-            for images, _ in batches:
-                model(images.to(parameter.device, parameter.dtype))
-        finally:
-            for handle in handles:
-                handle.remove()
+    modules = choosers(model)
+    if not modules:
+        raise StepError(
+            f"Nothing is attached to {type(model).__name__} that chooses step sizes. Attach a "
+            "module first, with `stiffnet.attach`."
+        )
+    with plain_run(model), ExitStack() as hooks:
+        for name, module in modules.items():
+            keep = partial(_take, found.setdefault(name, []))
+            hooks.enter_context(module.register_forward_hook(keep))
+        parameter = next(model.parameters())
+        for images, _ in batches:
+            model(images.to(parameter.device, parameter.dtype))
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 

@@ -14,7 +14,7 @@ from stiffnet.observe.differentiable_pass import Added, Pass
 from stiffnet.provenance import provenance
 from stiffnet.results.growth import Growth
 from stiffnet.stiffness.jacobian_norm import Layout, jacobian_norm
-from stiffnet.trajectory.batch import as_example, on_device, resized, samples_in
+from stiffnet.trajectory.batch import as_arguments, on_device, resized, samples_in
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.steps import (
     PROBE_BATCHES,
@@ -93,7 +93,7 @@ def _passed(
     *,
     differentiate: bool = False,
 ) -> Pass:
-    example = as_example(images)
+    example = as_arguments(images)
     if differentiate:
         example = mapped(example, _leaf)
     with Pass(network, steps, change) as done:

@@ -18,7 +18,7 @@ from stiffnet.stiffness.index import indices_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
 from stiffnet.trajectory.batch import (
     OtherLabels,
-    as_example,
+    as_arguments,
     limited,
     on_device,
     resized,
@@ -151,7 +151,7 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
         StepError: If the network cannot be run on the batch.
     """
     network = unwrap(model)
-    example = as_example(resized(on_device(inputs, network), 2))
+    example = as_arguments(resized(on_device(inputs, network), 2))
     with plain_run(network):
         try:
             logits = _logits(example.on(network))
@@ -165,7 +165,7 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
 
 def _what(network: nn.Module, inputs: Any) -> dict[str, str]:
     """Say what samples are, where they are texts, alone or beside something else."""
-    is_text = reads_tokens(network) and sequences_of_call(network, as_example(inputs))
+    is_text = reads_tokens(network) and sequences_of_call(network, as_arguments(inputs))
     return {"samples": "samples with text"} if is_text else {}
 
 
@@ -203,7 +203,7 @@ class _Run:
 
     def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
         with record(self.model, self.steps) as recording:
-            output = as_example(inputs).on(self.model)
+            output = as_arguments(inputs).on(self.model)
         trajectory = recording.trajectory
         if len(trajectory) != samples_in(inputs):
             raise StepError(

@@ -32,7 +32,7 @@ from stiffnet.observe.channel_moments import Floats, Moments
 from stiffnet.observe.kept_images import KeptImages
 from stiffnet.provenance import provenance
 from stiffnet.results.stripes import ModuleStripes, StripeReport
-from stiffnet.trajectory.batch import as_example, limited, on_device, samples_in
+from stiffnet.trajectory.batch import as_arguments, limited, on_device, samples_in
 from stiffnet.trajectory.norms import as_double
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
@@ -90,7 +90,7 @@ def stripes(
         for name, look in looked.items():
             hooks.enter_context(modules[name].register_forward_hook(partial(_take, look)))
         for inputs, _ in limited(loader, limit, labelled=False):
-            as_example(on_device(inputs, network)).on(network)
+            as_arguments(on_device(inputs, network)).on(network)
             size = samples_in(inputs)
             samples += size
             for look in looked.values():

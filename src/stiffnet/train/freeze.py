@@ -50,8 +50,12 @@ def freeze_attention(
         DataError: If there are no images, or none left where they are needed again.
     """
     _refuse(model)
-    if recalibrate or epochs:
-        _refuse_one_pass(loader)
+    if (recalibrate or epochs) and isinstance(loader, Iterator):
+        raise DataError(
+            f"The loader is a {type(loader).__name__}, which can be read once only, and "
+            "recalibrating and fine-tuning read the images again. Give a list of batches or a "
+            "`DataLoader`."
+        )
     means = _means(model, loader)
     made = copy.deepcopy(model).eval()
     maker = asr("vector", init=1.0, learnable=False)
@@ -88,15 +92,6 @@ def _refuse(model: nn.Module) -> None:
                 f"The step size of {sits.name!r} ({kind}) differs between positions, so that no "
                 "number a channel stands for it. Use a module such as 'se'."
             )
-
-
-def _refuse_one_pass(loader: Iterable[tuple[Tensor, Tensor]]) -> None:
-    if isinstance(loader, Iterator):
-        raise DataError(
-            f"The loader is a {type(loader).__name__}, which can be read once only, and "
-            "recalibrating and fine-tuning read the images again. Give a list of batches or a "
-            "`DataLoader`."
-        )
 
 
 def _read_again(loader: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:

@@ -129,8 +129,8 @@ class Example(NamedTuple):
         return Example(resized(self.args, size), resized(self.kwargs, size))
 
 
-def as_example(example: Any) -> Example:
-    """Read an example as the arguments of a call: positional, by name in a dictionary, or one.
+def as_arguments(example: Any) -> Example:
+    """Read an example as the arguments of a call: positional ones, those by name, or a single one.
 
     A list is one argument: the images of a detector, which may differ in size.
     """

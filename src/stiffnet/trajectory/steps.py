@@ -9,7 +9,7 @@ from torch import nn
 
 from stiffnet.errors import NoStepsError, StepError
 from stiffnet.nested import tensors_in
-from stiffnet.trajectory.batch import Example, as_example
+from stiffnet.trajectory.batch import Example, as_arguments
 from stiffnet.trajectory.graph import Watch
 from stiffnet.trajectory.opaque import opaque_blocks
 from stiffnet.trajectory.origins import StrangeSum
@@ -44,7 +44,7 @@ def steps(model: nn.Module, example: Any) -> list[Step]:
         >>> [(step.name, step.stage, step.shape) for step in found[:3]]
         [('layer1.0', 0, (64, 16, 16)), ('layer1.1', 0, (64, 16, 16)), ('layer2.0', 1, (128, 8, 8))]
     """
-    return steps_of_call(model, as_example(example))
+    return steps_of_call(model, as_arguments(example))
 
 
 def steps_of_call(model: nn.Module, call: Example) -> list[Step]:
