@@ -74,11 +74,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def check_replaceable(path: str | os.PathLike[str], sign: str) -> None:
-    """See that a file is not there, or that its beginning holds `sign`, by which ours are known.
-
-    Raises:
-        StorageError: If it is somebody else's, or cannot be read.
-    """
+    """Raise a StorageError if a file is there whose beginning does not hold `sign`, as ours do."""
     if not os.path.lexists(path):
         return
     try:

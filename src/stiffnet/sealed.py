@@ -96,11 +96,7 @@ def packed(values: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def unpacked(value: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Return the array that `packed` was given.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is no such thing.
-    """
+    """Return the array that `packed` was given; KeyError, TypeError or ValueError without one."""
     flat = np.frombuffer(base64.b64decode(value["base64"], validate=True), _DTYPES[value["dtype"]])
     return flat.reshape(value["shape"])
 

@@ -30,10 +30,8 @@ class ECA(Pooling):
     agree from 8 channels up (below, it keeps a kernel of 3), but which multiplies in the same call.
 
     Args:
-        channels: Width of the rate.
         kernel: Odd length of the convolution; None follows the paper's rule, `kernel_size`. The
             authors' released models set it by hand: 3, 5, 5, 7 in the stages of a ResNet-50.
-        channel_axis: 1 for images, -1 for tokens.
     """
 
     summary = "a short convolution along the pooled channels"

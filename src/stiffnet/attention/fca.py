@@ -58,7 +58,6 @@ class FCA(Narrowing):
         bias: The authors have none; with biases the counts are those of the StepNet paper.
         size: Side to which every map is pooled first, as the authors do with sizes that they did
             not train on. None takes each map as it is, and repeats those smaller than 7 up to 7.
-        channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
     """
 
     summary = "two layers on one cosine coefficient a channel"

@@ -16,11 +16,9 @@ class SE(Narrowing, Pooling):
     and multiplies in the same call, so that its gate could not be fed a constant.
 
     Args:
-        channels: Width of the rate.
         reduction: C over the narrow width.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         bias: As in the authors' release; without, as in several re-implementations.
-        channel_axis: 1 for images, -1 for tokens.
     """
 
     summary = "two layers on the pooled rate"

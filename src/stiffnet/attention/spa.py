@@ -25,7 +25,6 @@ class SPA(Narrowing):
     Args:
         reduction: C over the narrow width.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
-        channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
     """
 
     summary = "two layers on 1×1, 2×2 and 4×4 means"

@@ -25,11 +25,9 @@ class StepNet(Attention):
     samples or more.
 
     Args:
-        channels: Width of the rate.
         input: ``"x_t"``, ``"x_t+1"``, ``"difference"`` (which is the rate), or ``"both"`` states.
         adaptor: ``"paper"``, or one of ours: ``"separate"``, ``"shared"``, ``"narrow"``,
             ``"bare"``; see `adaptors`. With one input the first three are the same.
-        channel_axis: 1 for images, -1 for tokens.
     """
 
     summary = "weights on the pooled states before and after, batch norm, IE"

@@ -69,11 +69,7 @@ def attempt(
 
 
 def ran(model: nn.Module, example: Example, *more: Any) -> Outcome:
-    """Run a network that must take its example; arguments as of `attempt`.
-
-    Raises:
-        FoldError: If it does not.
-    """
+    """Run a network as `attempt` does; a FoldError if it does not take its example."""
     outcome = attempt(model, example, *more)
     if outcome.failed is not None:
         raise FoldError(
@@ -84,11 +80,7 @@ def ran(model: nn.Module, example: Example, *more: Any) -> Outcome:
 
 
 def comparable(outcome: Outcome, name: str) -> Outcome:
-    """What the given network gave, which its folded form will have to give too.
-
-    Raises:
-        FoldError: If it is nothing, or not finite.
-    """
+    """What the given network gave; a FoldError if that is nothing, or not finite."""
     if not any(outcome.values.values()):
         raise FoldError(f"{name} gives no tensor that could be compared. Let it return its result.")
     strange = _not_finite(outcome)

@@ -52,14 +52,10 @@ def merge_norms(
     prove: Callable[[list[Change]], object],
     reading: Reading | None = None,
 ) -> Merging:
-    """Merge every batch norm that directly follows a layer, and keeps what the network gives.
+    """Merge every batch norm of a network in float64 that directly follows a layer, in place.
 
-    Args:
-        model: A network in float64 and in evaluation mode; it is changed.
-        example: What to run it on.
-        prove: Raises a `FoldError` where the network does not give what it gave, for the changes
-            that were made so far.
-        reading: A pass of the network, where there was one already.
+    `prove` raises a FoldError for changes after which the network does not give what it gave, and
+    those norms stay; `reading` is a pass of the network, where there was one already.
     """
     done = Merging()
     spoilt: dict[str, str] = {}

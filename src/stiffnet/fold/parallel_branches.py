@@ -16,16 +16,9 @@ def fold_parallel_branches(
 ) -> tuple[nn.Module, list[Change], dict[str, str]]:
     """Join the branches of every module that knows how, also of those inside what was joined.
 
-    Args:
-        model: A network in evaluation mode; it is changed.
-        gates: Paths of attached modules. What they are in is left alone, since its own method
-            knows nothing of them; what is beside them is joined.
-
-    Returns:
-        The network, what was joined, and why other modules were not, by their paths.
-
-    Raises:
-        FoldError: If a module's own method fails.
+    What attached `gates` are in is left alone, since its own method knows nothing of them. Returned
+    are the network, what was joined, and why other modules were not, by path. A method that fails
+    is a FoldError.
     """
     changes: list[Change] = []
     left: dict[str, str] = {}

@@ -92,11 +92,7 @@ class Proof:
         gated: Mapping[str, Tensor],
         changes: Sequence[Change],
     ) -> None:
-        """Compare a folded network with the given one, and keep it in its own dtype.
-
-        Raises:
-            FoldError: If they differ, in whichever of the ways.
-        """
+        """Keep a folded network, in its own dtype, unless a FoldError says how it differs."""
         folded = [*gates, *map(as_folded, changes)]
         self.exact_error = self._hold_exactly(work, folded, changes)
         self.made = deployed(

@@ -75,14 +75,11 @@ def judging(
     said: ClassNames | str | None = None,
     folders: bool = False,
 ) -> Judging:
-    """Decide which output of a network stands for which class of the data.
+    """Decide which output of a network stands for which class of the data, the `labels`.
 
-    Args:
-        loaded: The network.
-        labels: The data's classes, in the order of their numbers.
-        width: How many logits the network gave for a sample; None if it gave none.
-        said: What the user says of the outputs: their names, `DATA`, or nothing.
-        folders: The data's classes are names of folders, so that numbers may be those of outputs.
+    `width` is how many logits the network gave for a sample, if any; `said` is what the user says
+    of them: their names, `DATA`, or nothing. Where `folders` name the classes, their numbers may be
+    those of outputs.
     """
     named = len(said if isinstance(said, ClassNames) else labels)
     if said is not None and width != named:

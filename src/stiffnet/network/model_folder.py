@@ -181,18 +181,10 @@ def read_parts(path: str | os.PathLike[str]) -> tuple[ModelFolder, dict[str, byt
 def _read(folder: Path, *, keep: bool) -> tuple[ModelFolder, dict[str, bytes]]:
     said = _read_manifest(folder)
     parts = {name: _verified(folder / name, part, keep) for name, part in said.parts.items()}
-    result = ModelFolder(
-        path=folder,
-        name=said.name,
-        options=said.options,
-        classes=said.classes,
-        preparation=Preparation(**msgspec.structs.asdict(said.preparation)),
-        form=said.form,
-        made_by=said.made_by,
-        versions=said.versions,
-        parts=tuple(parts),
-    )
-    return result, parts
+    fields = msgspec.structs.asdict(said)
+    fields["preparation"] = Preparation(**msgspec.structs.asdict(fields["preparation"]))
+    del fields["format"]
+    return ModelFolder(path=folder, **{**fields, "parts": tuple(parts)}), parts
 
 
 def same_tensors(state: Mapping[str, Tensor]) -> dict[str, str]:

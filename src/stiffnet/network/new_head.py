@@ -18,14 +18,8 @@ TRIED = (2, 3)  # numbers of classes that networks are built with, to see what f
 def head_shapes(name: str, options: Mapping[str, Fact]) -> dict[str, tuple[torch.Size, torch.Size]]:
     """Return the tensors whose shapes follow the number of classes, with their shapes for `TRIED`.
 
-    That is the head, whatever a network calls it, and its auxiliary heads if it has some.
-
-    Args:
-        name: Of the network.
-        options: That `create_model` builds it with.
-
-    Raises:
-        CheckpointError: If there are none.
+    That is the head, whatever a network calls it, and its auxiliary heads if it has some. `options`
+    are those that `create_model` builds the network with. A CheckpointError if there are none.
     """
     plain = {**options, "attention": None}
     few, more = (
@@ -43,14 +37,10 @@ def head_shapes(name: str, options: Mapping[str, Fact]) -> dict[str, tuple[torch
 def outputs_in(
     content: Mapping[str, object], head: Mapping[str, tuple[torch.Size, torch.Size]]
 ) -> int | None:
-    """Return the number of classes of the network whose tensors a weights file holds.
+    """Return the number of classes of a weights file's network; None if it has no head.
 
-    Args:
-        content: What `read_weights` returned: names may have prefixes, and dicts lie in dicts.
-        head: What `head_shapes` returned for the network.
-
-    Returns:
-        None if no tensor of the head is there.
+    Names of `content`, as `read_weights` returned it, may have prefixes, and dicts may lie in
+    dicts.
     """
     for key, value in tensors_in(content):
         for name, (few, more) in head.items():

@@ -40,11 +40,7 @@ def is_given_tokens(model: nn.Module, call: Example) -> bool:
 
 
 def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[str]:
-    """Name the steps that see nothing of the tokens after each one.
-
-    Raises:
-        StepError: If the sequences of the call are too short to tell.
-    """
+    """Name the steps that see nothing of later tokens; a StepError if sequences are too short."""
     causal: set[str] = set()
     for sequence, axes in axes_by_sequence(model, steps, call):
         if axes is None:

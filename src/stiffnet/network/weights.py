@@ -125,11 +125,7 @@ class _Fit:
 
 
 def _best(model: nn.Module, state: StateDict) -> _Fit:
-    """The way in which a checkpoint fits a network, or else the one that comes nearest.
-
-    Raises:
-        CheckpointError: If there are several ways, so that the user has to choose.
-    """
+    """How a checkpoint fits a network, or comes nearest; of several ways the user must choose."""
     wanted = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
     fit = _of_prefixes(state, wanted)
     if state.certain or not state.others:
@@ -332,11 +328,7 @@ def _completed(given: Mapping[str, object], wanted: Mapping[str, Tensor]) -> dic
 def _under_other_names(
     given: Mapping[str, object], wanted: Mapping[str, Tensor]
 ) -> tuple[dict[str, object], dict[str, str]] | None:
-    """Rename a part of the names, if then they are those of the network, all of them.
-
-    Returns:
-        The tensors under the network's names, and what was renamed; None if that does not help.
-    """
+    """Tensors under names of which a part is exchanged, and what was, if then all of them fit."""
     for theirs, ours in OTHER_NAMES:
         names = {
             name: ".".join(ours if part == theirs else part for part in name.split("."))

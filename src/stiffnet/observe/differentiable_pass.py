@@ -27,12 +27,9 @@ class Added:
 
 
 class Pass(Recorder):
-    """Takes the operands and sums of all steps in one forward pass.
+    """Takes the operands and sums of all steps in one forward pass of a network in evaluation mode.
 
-    Args:
-        model: The network, in evaluation mode.
-        steps: Its steps; those of opaque blocks are refused.
-        change: Added to what goes into the first step's module, if given.
+    Steps of opaque blocks are refused. `change` is added to what goes into the first step's module.
     """
 
     def __init__(

@@ -114,11 +114,7 @@ def stripes(
 
 
 def choosing(model: nn.Module) -> list[str]:
-    """Name the attached modules whose values depend on the image, by their steps.
-
-    Raises:
-        StepError: If there are none; it says what there is instead.
-    """
+    """Name the steps of attached modules whose values depend on the image; a StepError if none."""
     found = choosers(model)
     names = [name for name, module in found.items() if not isinstance(module, ConstantGate)]
     if names:

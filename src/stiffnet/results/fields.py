@@ -19,11 +19,7 @@ def row_of(record: Any) -> dict[str, Any]:
 
 
 def record_of(row: Mapping[str, Any], kind: type[T]) -> T:
-    """Make a record of what `row_of` gave.
-
-    Raises:
-        KeyError, TypeError, ValueError: If a field is missing or of another type.
-    """
+    """Make a record of what `row_of` gave; KeyError, TypeError or ValueError if it gave another."""
     try:
         return msgspec.convert(row, kind, dec_hook=_array)
     except msgspec.ValidationError as error:

@@ -27,13 +27,7 @@ def limited(
 ) -> Iterator[tuple[Any, Labels]]:
     """Inputs and labels of every batch until `limit` samples have come, the last one cut to fit.
 
-    Args:
-        loader: Batches, as `split` reads them.
-        limit: How many samples to take; None takes all.
-        labelled: Labels matter; otherwise there are none, whatever the batches say.
-
-    Raises:
-        DataError: If a batch is none, or has not as many class numbers as samples.
+    Unless `labelled`, there are no labels, whatever the batches say. Raises as `split` does.
     """
     left = limit
     for batch in loader:
@@ -53,11 +47,7 @@ def limited(
 
 
 def split(batch: Any, *, labelled: bool = True) -> tuple[Any, Labels]:
-    """Read one batch of a loader as inputs of a network and labels, if there are any.
-
-    Raises:
-        DataError: If it is none, or has not as many class numbers as samples.
-    """
+    """Read one batch of a loader as inputs and labels, if any; a DataError if it is none."""
     if isinstance(batch, Mapping):
         inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
         labels = batch.get("labels")
@@ -180,11 +170,7 @@ def picked(batch: Any, samples: Tensor) -> Any:
 
 
 def on_device(inputs: Any, model: nn.Module) -> Any:
-    """Move inputs from the CPU to where the model is; refuse what lies elsewhere.
-
-    Raises:
-        DataError: If a tensor is neither on the CPU nor on the model's device.
-    """
+    """Move inputs from the CPU to where the model is; a DataError if they lie elsewhere."""
     parameter = next(model.parameters(), None)
 
     def move(value: Any) -> Any:

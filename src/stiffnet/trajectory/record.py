@@ -111,7 +111,7 @@ class _Norms(Recorder):
         self._finding = False
         self._first: RemovableHandle | None = None
         self._calls: list[RemovableHandle] = []
-        self._given: list[_Open] = []  # calls with tokens that run, the outermost first
+        self._given: list[Given | None] = []  # tokens with padding of the calls that run
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -121,10 +121,9 @@ class _Norms(Recorder):
             # On the model itself, because only such a hook sees keywords.
             self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
         for module in takers:
-            reader = _Reader(self._given, parameters_of(module))
             self._calls += [
-                module.register_forward_pre_hook(reader.enter, with_kwargs=True),
-                module.register_forward_hook(reader.leave, always_call=True),
+                module.register_forward_pre_hook(self._open, with_kwargs=True),
+                module.register_forward_hook(self._close, always_call=True),
             ]
         return self
 
@@ -151,6 +150,16 @@ class _Norms(Recorder):
             self._finding = False
         assert self._first is not None
         self._first.remove()
+
+    def _open(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note what a call is given; one without tokens runs on those of the call around it."""
+        call = given_to(parameters_of(module), args, kwargs)
+        around = self._given[-1] if self._given else None
+        self._given.append(around if call is None else call if call.padded else None)
+
+    def _close(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._given:
+            self._given.pop()
 
     def begin(self) -> None:
         """Forget what a pass before this one left."""
@@ -189,8 +198,9 @@ class _Norms(Recorder):
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
         """Keep the norms of an operand over all but padding, and let it go."""
-        if self._given and self._given[-1].padded:
-            value = without_padding(value, site, self._given[-1].call)
+        given = self._given[-1] if self._given else None
+        if given is not None:
+            value = without_padding(value, site, given)
         self._norms[site] = sample_norms(value, axis=site.axis, entries=site.entries)
         self._scales[site] = abs(scale)
 
@@ -206,29 +216,3 @@ class _Norms(Recorder):
         increments = increments * increments.new_tensor(scales)
         self._recording._newest = Trajectory(self.steps, states, rates, increments)
         self._norms.clear()
-
-
-@dataclass(frozen=True)
-class _Open:
-    """A call with token sequences that is running."""
-
-    call: Given
-    padded: bool
-
-
-class _Reader:
-    """Reads the token sequences of the calls of one module, as long as each runs."""
-
-    def __init__(self, opened: list[_Open], names: Sequence[str]) -> None:
-        self._opened, self._names = opened, names
-        self._mine: list[bool] = []
-
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        call = given_to(self._names, args, kwargs)
-        self._mine.append(call is not None)
-        if call is not None:
-            self._opened.append(_Open(call, call.padded))
-
-    def leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._mine and self._mine.pop() and self._opened:
-            self._opened.pop()

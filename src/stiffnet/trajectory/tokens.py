@@ -166,15 +166,10 @@ class _Shapes(Recorder):
 
 
 def without_padding(value: Tensor, site: Site, given: Given) -> Tensor:
-    """Return a value with zeros where there is padding; itself where it has no tokens.
+    """Return a value with zeros where there is padding in the `given` sequences of its call.
 
-    Args:
-        value: Met at `site`.
-        site: Whose `tokens` are known.
-        given: The sequences of the call that it was met in, with padding among them.
-
-    Raises:
-        StepError: If it cannot be told which positions are padding.
+    It is met at `site`, whose `tokens` are known; without tokens it is returned as it is. A
+    StepError if it cannot be told which positions are padding.
     """
     if site.tokens is None:
         raise StepError(_refusal(site, "the network runs on no other length, so that it is not "
