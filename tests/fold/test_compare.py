@@ -65,16 +65,16 @@ def test_a_nan_anywhere_is_a_nan():
 
 
 def test_what_is_not_finite_after_folding_is_said_for_outputs_and_blocks():
-    x = torch.zeros(1)
-    expected = ran(Gives([1.0], [2.0]), as_arguments(x))
+    x = as_arguments(torch.zeros(1))
+    expected = ran(Gives([1.0], [2.0]), x)
     for bad in ([[1.0], [NAN]], [[NAN], [2.0]], [[1.0], [math.inf]]):
         with pytest.raises(FoldError, match="Gives gives NaN or infinity after folding") as raised:
-            compare(expected, Gives(*bad), as_arguments(x))
+            compare(expected, Gives(*bad), x)
         assert not isinstance(raised.value, DifferenceError)
     outer = nn.Sequential(Gives([1.0]), Gives([3.0]))
-    block = ran(outer, as_arguments(x), ["0"])
+    block = ran(outer, x, ["0"])
     with pytest.raises(FoldError, match="'0' of Sequential gives NaN or infinity"):
-        compare(block, nn.Sequential(Gives([NAN]), Gives([3.0])), as_arguments(x))
+        compare(block, nn.Sequential(Gives([NAN]), Gives([3.0])), x)
     with pytest.raises(FoldError, match="'0' of N gives numbers on this example that are not"):
         comparable(Outcome({OUTPUT: [x], "0": [torch.tensor([NAN])]}), "N")
     with pytest.raises(FoldError, match="N gives no tensor"):
@@ -82,19 +82,19 @@ def test_what_is_not_finite_after_folding_is_said_for_outputs_and_blocks():
 
 
 def test_another_dtype_is_said():
-    x = torch.zeros(1)
+    x = as_arguments(torch.zeros(1))
     with pytest.raises(FoldError, match="returns float64 where the original returned float32"):
-        compare(ran(Gives([1.0]), as_arguments(x)), Gives([1.0], dtype=torch.float64), as_arguments(x))
+        compare(ran(Gives([1.0]), x), Gives([1.0], dtype=torch.float64), x)
 
 
 def test_a_difference_is_said_with_where_and_what_to_do():
-    x = torch.zeros(1)
+    x = as_arguments(torch.zeros(1))
     outer = nn.Sequential(Gives([1.0]), Gives([4.0]))
-    expected = ran(outer, as_arguments(x), ["0"])
+    expected = ran(outer, x, ["0"])
     with pytest.raises(DifferenceError, match=r"by 5.0e-01 .* output in 0, in float32.*; sleep\."):
-        compare(expected, nn.Sequential(Gives([1.5]), Gives([4.0])), as_arguments(x), advice="sleep")
+        compare(expected, nn.Sequential(Gives([1.5]), Gives([4.0])), x, advice="sleep")
     near = nn.Sequential(Gives([1.0]), Gives([4.0 + 2e-5]))
-    assert compare(expected, near, as_arguments(x)) == pytest.approx(5e-6, rel=0.1)
+    assert compare(expected, near, x) == pytest.approx(5e-6, rel=0.1)
 
 
 class Twice(nn.Module):
@@ -140,8 +140,8 @@ class Chooses(nn.Module):
 
 
 def test_modules_before_a_choice():
-    assert before_choice(Chooses().eval(), ((images(4),), {})) == ["body", "head"]
-    assert before_choice(Twice().eval(), ((torch.randn(3, 2),), {})) == []
+    assert before_choice(Chooses().eval(), as_arguments(images(4))) == ["body", "head"]
+    assert before_choice(Twice().eval(), as_arguments(torch.randn(3, 2))) == []
 
 
 def test_outputs_that_rounding_reorders_are_compared_before_they_are_chosen():
