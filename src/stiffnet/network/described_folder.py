@@ -137,7 +137,7 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
             f"{folder} is a network of transformers, which is not installed. Install it with "
             "`pip install transformers`."
         ) from error
-    with _quiet():
+    with quiet_transformers():
         try:
             config = transformers.AutoConfig.from_pretrained(
                 folder, trust_remote_code=False, local_files_only=True
@@ -179,7 +179,7 @@ def _filled(model: nn.Module, state: StateDict) -> tuple[nn.Module, Facts]:
     try:
         return model, fill(model, state)
     except CheckpointError as refusal:
-        with _quiet():
+        with quiet_transformers():
             try:
                 converted, told = type(model).from_pretrained(  # type: ignore[attr-defined]
                     None,
@@ -256,7 +256,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """Keep transformers from writing its own reports and bars; ours is one sentence."""
     from transformers.utils import logging as theirs
 

@@ -75,17 +75,16 @@ def read_values(folder: Path) -> dict[int, dict[str, Tensor]]:
     """Return the values of each epoch that a folder has, in the order of the epochs."""
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     found = {epoch: file for file in files if (epoch := epoch_of(file)) is not None}
-    return {epoch: _tensors(found[epoch]) for epoch in sorted(found)}
+    return {
+        epoch: {k: v for k, v in read_weights(found[epoch]).items() if isinstance(v, Tensor)}
+        for epoch in sorted(found)
+    }
 
 
 def epoch_of(file: Path) -> int | None:
     """Return the epoch whose values a file holds, by its name; None if it is another file."""
     found = FILE.fullmatch(file.name)
     return int(found[1]) if found else None
-
-
-def _tensors(file: Path) -> dict[str, Tensor]:
-    return {name: value for name, value in read_weights(file).items() if isinstance(value, Tensor)}
 
 
 def _take(
