@@ -42,7 +42,7 @@ def outputs_in(
     Names of `content`, as `read_weights` returned it, may have prefixes, and dicts may lie in
     dicts.
     """
-    for key, value in tensors_in(content):
+    for key, value in named_tensors(content):
         for name, (few, more) in head.items():
             if is_called(key, name) and value.ndim == len(few):
                 axis = next(n for n, (a, b) in enumerate(zip(few, more, strict=True)) if a != b)
@@ -52,13 +52,13 @@ def outputs_in(
     return None
 
 
-def tensors_in(content: Mapping[str, object], depth: int = 4) -> Iterator[tuple[str, Tensor]]:
+def named_tensors(content: Mapping[str, object], depth: int = 4) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a weights file, those of dicts in it too, as checkpoints have them."""
     for key, value in content.items():
         if isinstance(value, Tensor):
             yield str(key), value
         elif isinstance(value, dict) and depth:
-            yield from tensors_in(value, depth - 1)
+            yield from named_tensors(value, depth - 1)
 
 
 def is_called(key: str, name: str) -> bool:

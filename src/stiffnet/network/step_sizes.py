@@ -19,6 +19,7 @@ from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
 from stiffnet.network.attach import attached
 from stiffnet.network.weights import read_weights
+from stiffnet.trajectory.batch import on_device
 from stiffnet.trajectory.wrappers import plain_run
 
 VALUES = "attention"  # in the folder of a run
@@ -47,9 +48,9 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
         for name, module in modules.items():
             keep = partial(_take, found.setdefault(name, []))
             hooks.enter_context(module.register_forward_hook(keep))
-        parameter = next(model.parameters())
+        dtype = next(model.parameters()).dtype
         for images, _ in batches:
-            model(images.to(parameter.device, parameter.dtype))
+            model(on_device(images, model).to(dtype))
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 

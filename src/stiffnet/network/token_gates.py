@@ -20,7 +20,7 @@ from stiffnet.nested import mapped
 from stiffnet.network.gate_places import Socket
 from stiffnet.sequences import MASK, given_to, named, parameters_of, takes_tokens
 from stiffnet.trajectory.batch import Example, resized
-from stiffnet.trajectory.recorder import Recorder
+from stiffnet.trajectory.recorder import Kept
 from stiffnet.trajectory.step import Site, Step
 from stiffnet.trajectory.tokens import (
     SAMPLES,
@@ -54,7 +54,7 @@ def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[
                 f"The example has sequences of {sequence.length} tokens, too few to see whether "
                 f"{type(model).__name__} is causal. Give an `example` of at least three."
             )
-        usual, other = (_increments(model, own, each) for each in _exchanged(model, sequence, call))
+        usual, other = (_operands(model, own, each) for each in _exchanged(model, sequence, call))
         for step in own:
             (axis,) = axes[step.increment_at][:1]
             one, two = (v[step.increment_at].narrow(axis, 0, half) for v in (usual, other))
@@ -101,24 +101,10 @@ def _others(value: Tensor) -> Tensor:
     return torch.where(value > 0, value - 1, value + 1)
 
 
-def _increments(model: nn.Module, steps: Sequence[Step], call: Example) -> dict[Site, Tensor]:
-    with plain_run(model), _Increments(model, steps) as seen:
+def _operands(model: nn.Module, steps: Sequence[Step], call: Example) -> dict[Site, Tensor]:
+    with plain_run(model), Kept(model, steps, lambda value: value.detach().clone()) as seen:
         call.on(model)
     return seen.values
-
-
-class _Increments(Recorder):
-    """Keeps what is added in each step."""
-
-    def __init__(self, model: nn.Module, steps: Sequence[Step]) -> None:
-        super().__init__(model, steps)
-        self.values: dict[Site, Tensor] = {}
-        self._wanted = {step.increment_at for step in steps}
-
-    def take(self, site: Site, value: Tensor, scale: float) -> None:
-        """Keep an increment."""
-        if site in self._wanted:
-            self.values[site] = value.detach().clone()
 
 
 def read_tokens(

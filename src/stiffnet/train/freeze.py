@@ -14,6 +14,7 @@ from stiffnet.errors import DataError, StepError
 from stiffnet.network.attach import attached
 from stiffnet.network.gate_memory import memory_of, remember, spelled
 from stiffnet.network.step_sizes import choosers, step_sizes
+from stiffnet.trajectory.batch import on_device
 
 
 def freeze_attention(
@@ -132,9 +133,9 @@ def _fine_tune(
 ) -> None:
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
-    device = next(model.parameters()).device
     for _ in range(epochs):
-        for images, labels in _read_again(loader):
+        for batch in _read_again(loader):
+            images, labels = on_device(batch, model)
             optimizer.zero_grad()
-            F.cross_entropy(model(images.to(device)), labels.to(device)).backward()
+            F.cross_entropy(model(images), labels).backward()
             optimizer.step()

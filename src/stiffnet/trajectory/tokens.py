@@ -16,7 +16,7 @@ from stiffnet.errors import StepError
 from stiffnet.nested import mapped
 from stiffnet.sequences import MASK, TOKENS, Given, named, parameters_of, takes_tokens
 from stiffnet.trajectory.batch import Example, resized, samples_in
-from stiffnet.trajectory.recorder import Recorder
+from stiffnet.trajectory.recorder import Kept
 from stiffnet.trajectory.step import Site, Step
 from stiffnet.trajectory.wrappers import plain_run
 
@@ -146,23 +146,11 @@ def _shapes(
 ) -> dict[Site, tuple[int, ...]] | None:
     """Shapes of the values at all sites in a pass; None if it cannot be run."""
     try:
-        with plain_run(model), _Shapes(model, steps) as seen:
+        with plain_run(model), Kept(model, steps, lambda value: tuple(value.shape)) as seen:
             call.on(model)
     except Exception:  # made for one length
         return None
-    return seen.shapes
-
-
-class _Shapes(Recorder):
-    """Notes the shapes of all operands."""
-
-    def __init__(self, model: nn.Module, steps: Sequence[Step]) -> None:
-        super().__init__(model, steps)
-        self.shapes: dict[Site, tuple[int, ...]] = {}
-
-    def take(self, site: Site, value: Tensor, scale: float) -> None:
-        """Note the shape of an operand."""
-        self.shapes[site] = tuple(value.shape)
+    return seen.values
 
 
 def without_padding(value: Tensor, site: Site, given: Given) -> Tensor:
