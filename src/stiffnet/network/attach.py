@@ -22,12 +22,7 @@ from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
 from stiffnet.network.source_edits import Gate
-from stiffnet.network.token_gates import (
-    follow_calls,
-    forget_calls,
-    is_given_tokens,
-    read_tokens,
-)
+from stiffnet.network.token_gates import follow_calls, forget_calls, is_given_tokens, read_tokens
 from stiffnet.network.where import Where
 from stiffnet.registry import check_known
 from stiffnet.trajectory.batch import Example, as_arguments

@@ -50,12 +50,9 @@ class Pass(Recorder):
     def __enter__(self) -> Self:
         super().__enter__()
         first = self.model.get_submodule(self.steps[0].module)
-        self._handle = first.register_forward_pre_hook(self._begin, with_kwargs=True)
+        hook = first.register_forward_pre_hook(self._begin, with_kwargs=True)
+        self.watching.enter_context(hook)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._handle.remove()
-        super().__exit__(*error)
 
     @property
     def additions(self) -> list[Added]:

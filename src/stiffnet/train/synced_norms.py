@@ -9,7 +9,7 @@ call to torch's ``batch_norm`` inside it.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -131,10 +131,6 @@ class _Answering(TorchFunctionMode):
         super().__init__()
         self.answer = answer
         self.called = False
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        return self
 
     def __torch_function__(
         self,

@@ -1,5 +1,6 @@
 """Reading a batch: inputs and labels, the arguments of a call, its samples, and its device."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,21 +30,20 @@ def limited(
 
     Unless `labelled`, there are no labels, whatever the batches say. Raises as `split` does.
     """
-    left = limit
+    left = math.inf if limit is None else limit
     for batch in loader:
         inputs, labels = split(batch, labelled=labelled)
         size = samples_in(inputs)
         if not size:
             continue
-        if left is not None and size > left:
-            inputs = resized(inputs, left)
-            labels = labels[:left] if isinstance(labels, Tensor) else labels
-            size = left
+        if size > left:
+            size = int(left)
+            inputs = resized(inputs, size)
+            labels = labels[:size] if isinstance(labels, Tensor) else labels
         yield inputs, labels
-        if left is not None:
-            left -= size
-            if not left:
-                return
+        left -= size
+        if not left:
+            return
 
 
 def split(batch: Any, *, labelled: bool = True) -> tuple[Any, Labels]:

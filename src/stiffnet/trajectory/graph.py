@@ -200,13 +200,8 @@ class Watch(ModuleStack):
     def __enter__(self) -> Self:
         super().__enter__()
         if self._below is not None:
-            self._below.__enter__()
+            self.watching.enter_context(self._below)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._below is not None:
-            self._below.__exit__(*error)
-        super().__exit__(*error)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         with torch._C.DisableTorchFunction():  # what this code reads of tensors is not the model's

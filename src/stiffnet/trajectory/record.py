@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
@@ -109,8 +108,6 @@ class _Norms(Recorder):
         self._entered: dict[str, Tensor] = {}
         self._known = steps is not None
         self._finding = False
-        self._first: RemovableHandle | None = None
-        self._calls: list[RemovableHandle] = []
         self._given: list[Given | None] = []  # tokens with padding of the calls that run
 
     def __enter__(self) -> Self:
@@ -120,17 +117,12 @@ class _Norms(Recorder):
         if not self._known or (takers and any(site.tokens is None for site in sites)):
             # On the model itself, because only such a hook sees keywords.
             self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
+            self.watching.enter_context(self._first)
         for module in takers:
-            self._calls += [
-                module.register_forward_pre_hook(self._open, with_kwargs=True),
-                module.register_forward_hook(self._close, always_call=True),
-            ]
+            opening = module.register_forward_pre_hook(self._open, with_kwargs=True)
+            self.watching.enter_context(opening)
+            self.watching.enter_context(module.register_forward_hook(self._close, always_call=True))
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        for handle in (*self._calls, *([self._first] if self._first else [])):
-            handle.remove()
-        super().__exit__(*error)
 
     def look_for(self, steps: Sequence[Step]) -> None:
         """Say which steps' sites to meet, whole blocks among them."""
@@ -148,7 +140,6 @@ class _Norms(Recorder):
             self.look_for(steps_of_call(model, call) if known is None else known)
         finally:
             self._finding = False
-        assert self._first is not None
         self._first.remove()
 
     def _open(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

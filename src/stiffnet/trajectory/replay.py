@@ -67,19 +67,16 @@ class Replay(Numbered):
         self._x = None if x is None else x.clone()  # which code may write into
         wanted = {call[0] for call in self.plan.around} if self._keep else set()
         paths = wanted | {self.plan.address.call[0]}
-        hooks = [
-            self.model.get_submodule(path).register_forward_pre_hook(self._given, with_kwargs=True)
-            for path in paths
-        ]
         given = copied(self._memory.given)
         try:
             with self:
+                for path in paths:
+                    module = self.model.get_submodule(path)
+                    hook = module.register_forward_pre_hook(self._given, with_kwargs=True)
+                    self.watching.enter_context(hook)
                 given.on(self.root)
         except _ReachedError as reached:
             return reached.value
-        finally:
-            for hook in hooks:
-                hook.remove()
         raise StepError(
             f"The addition in {self.plan.addition.module!r} was not reached again. Find the steps "
             "anew with `stiffnet.steps`."
