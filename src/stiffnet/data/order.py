@@ -44,9 +44,6 @@ def share(batch: npt.NDArray[np.int64], rank: int, ranks: int) -> npt.NDArray[np
 
     >>> [share(np.arange(5), rank, 2).tolist() for rank in range(2)]
     [[0, 1, 2], [3, 4]]
-
-    Raises:
-        DataError: If there is no such rank.
     """
     if not 0 <= rank < ranks:
         raise DataError(f"`rank` is {rank} of {ranks} ranks. Give one from 0 to {ranks - 1}.")

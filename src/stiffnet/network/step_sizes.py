@@ -5,6 +5,7 @@ A run that keeps them has a folder `VALUES` with a file of tensors for each epoc
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
 from stiffnet.network.attach import attached
 from stiffnet.network.weights import read_weights
+from stiffnet.trajectory.batch import on_device
 from stiffnet.trajectory.wrappers import plain_run
 
 VALUES = "attention"  # in the folder of a run
@@ -36,23 +38,19 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
     each step or position there is a float32 tensor of shape (images, channels), on the CPU.
     """
     found: dict[str, list[Tensor]] = {}
-    with plain_run(model):
-        handles = [
-            module.register_forward_hook(partial(_take, found.setdefault(name, [])))
-            for name, module in choosers(model).items()
-        ]
-        try:
-            if not handles:
-                raise StepError(
-                    f"Nothing is attached to {type(model).__name__} that chooses step sizes. "
-                    "Attach a module first, with `stiffnet.attach`."
-                )
-            parameter = next(model.parameters())
-            for images, _ in batches:
-                model(images.to(parameter.device, parameter.dtype))
-        finally:
-            for handle in handles:
-                handle.remove()
+    modules = choosers(model)
+    if not modules:
+        raise StepError(
+            f"Nothing is attached to {type(model).__name__} that chooses step sizes. Attach a "
+            "module first, with `stiffnet.attach`."
+        )
+    with plain_run(model), ExitStack() as hooks:
+        for name, module in modules.items():
+            keep = partial(_take, found.setdefault(name, []))
+            hooks.enter_context(module.register_forward_hook(keep))
+        dtype = next(model.parameters()).dtype
+        for images, _ in batches:
+            model(on_device(images, model).to(dtype))
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
@@ -78,17 +76,16 @@ def read_values(folder: Path) -> dict[int, dict[str, Tensor]]:
     """Return the values of each epoch that a folder has, in the order of the epochs."""
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     found = {epoch: file for file in files if (epoch := epoch_of(file)) is not None}
-    return {epoch: _tensors(found[epoch]) for epoch in sorted(found)}
+    return {
+        epoch: {k: v for k, v in read_weights(found[epoch]).items() if isinstance(v, Tensor)}
+        for epoch in sorted(found)
+    }
 
 
 def epoch_of(file: Path) -> int | None:
     """Return the epoch whose values a file holds, by its name; None if it is another file."""
     found = FILE.fullmatch(file.name)
     return int(found[1]) if found else None
-
-
-def _tensors(file: Path) -> dict[str, Tensor]:
-    return {name: value for name, value in read_weights(file).items() if isinstance(value, Tensor)}
 
 
 def _take(

@@ -18,8 +18,8 @@ from stiffnet.network.model_names import is_model_name
 from stiffnet.network.new_head import (
     head_shapes,
     is_called,
+    named_tensors,
     outputs_in,
-    tensors_in,
     with_new_head,
 )
 from stiffnet.network.open import open_model
@@ -132,7 +132,7 @@ def _holds(
         for each in (None, attention)
     )
     new = gated.keys() - plain.keys()
-    return any(is_called(key, name) for key, _ in tensors_in(held) for name in new)
+    return any(is_called(key, name) for key, _ in named_tensors(held) for name in new)
 
 
 def _with_head(
