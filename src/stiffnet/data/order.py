@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stiffnet.data.boxes import BoxedBatches
 from stiffnet.data.chance import Purpose, uniforms
 from stiffnet.data.folder import FolderBatches
 from stiffnet.data.images import Batches
 from stiffnet.errors import DataError
 
-Ordered = Batches | FolderBatches
+Ordered = Batches | FolderBatches | BoxedBatches
 
 
 def epoch_batches(
