@@ -85,6 +85,9 @@ class Recipe:
         noise_b: Term of ``constant`` noise; standard deviation of a ``random`` one around 0.
         batch_noise: Whether every InstanceNorm becomes a BatchNorm.
         sync_norms: Whether batch statistics are taken over all ranks.
+        frozen_stages: How many of the first stages of a detector's backbone do not learn.
+        frozen_norms: Whether the batch norms of a detector's backbone use the statistics that they
+            came with.
     """
 
     task: Name = CLASSIFY
@@ -124,6 +127,8 @@ class Recipe:
     noise_b: Disturbance = 0.0
     batch_noise: bool = False
     sync_norms: bool = True
+    frozen_stages: Annotated[int, Meta(ge=0, le=100)] = 0
+    frozen_norms: bool = False
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -146,7 +151,9 @@ class Recipe:
 KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
-LATER = ("task", "train_images", "backbone_rate", "warmup_share")  # not in the first recipes
+LATER = (  # not in the first recipes
+    "task", "train_images", "backbone_rate", "warmup_share", "frozen_stages", "frozen_norms",
+)  # fmt: skip
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),
