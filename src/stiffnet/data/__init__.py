@@ -39,6 +39,21 @@ def open_data(spec: str | os.PathLike[str], split: str | None = None) -> Data:
     return DATA[name].value(place, split)
 
 
+def open_labelled(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet | ImageFolder:
+    """Open images with one label each; arguments and errors as of `open_data`.
+
+    Raises:
+        DataError: Also if the images have boxes instead.
+    """
+    found = open_data(spec, split)
+    if isinstance(found, BoxedImages):
+        raise DataError(
+            f"{found.name} has boxes in its images, and here images with one label each are "
+            "needed. Give other data."
+        )
+    return found
+
+
 def open_splits(
     spec: str | os.PathLike[str],
 ) -> tuple[ImageSet, ImageSet] | tuple[ImageFolder, ImageFolder] | tuple[BoxedImages, BoxedImages]:

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.errors import DataError
+from stiffnet.registry import check_known
 from stiffnet.schema import parsed
 from stiffnet.words import few
 
@@ -83,8 +84,7 @@ def coco(folder: str | os.PathLike[str], split: str = "test") -> BoxedImages:
 
 def _places(folder: Path, split: str) -> tuple[Path, Path]:
     """Return the JSON file of a split, and the folder of its images."""
-    if split not in LAYOUTS:
-        raise DataError(f"COCO data have no split {split!r}. Give 'train' or 'test'.")
+    check_known("split of COCO data", split, LAYOUTS)
     files = [folder / "annotations" / f"instances_{name}.json" for name in LAYOUTS[split]]
     for file, name in zip(files, LAYOUTS[split], strict=True):
         if file.is_file():
@@ -130,7 +130,8 @@ def _boxed(
     corners = np.hstack(
         [np.clip(given[:, :2], 0, high), np.clip(given[:, :2] + given[:, 2:], 0, high)]
     )
-    inside = (corners[:, 2:].astype(np.float32) > corners[:, :2].astype(np.float32)).all(1)
+    low, far = np.hsplit(corners.astype(np.float32), 2)
+    inside = np.all(far > low, axis=1)
     areas = np.array(
         [box.bbox[2] * box.bbox[3] if box.area is None else box.area for box in content.annotations]
     )

@@ -89,7 +89,7 @@ def create_detector(
     sizes = tuple((ANCHOR * stride,) for stride in (*strides, 2 * strides[-1]))
     levels = [str(level) for level in range(len(strides))]
     pool = MultiScaleRoIAlign(featmap_names=levels, output_size=7, sampling_ratio=2)
-    return FasterRCNN(
+    detector: nn.Module = FasterRCNN(
         pyramid,
         min_size=side,
         max_size=int(side * LONGEST),
@@ -99,6 +99,7 @@ def create_detector(
         box_predictor=FastRCNNPredictor(widths.head, 1 + (num_classes or CLASSES)),
         **normalised,
     )
+    return detector
 
 
 def body_of(detector: nn.Module) -> nn.Module:
@@ -119,7 +120,7 @@ def _timm_body(name: str, *, pretrained: bool) -> Body:
     try:
         with torch.random.fork_rng(devices=[]):  # looked at, and thrown away
             looked = timm.create_model(name, features_only=True)
-        strides = [int(stride) for stride in looked.feature_info.reduction()]  # type: ignore[operator, union-attr]
+        strides = [int(stride) for stride in looked.feature_info.reduction()]
     except Exception as error:  # timm's own, of many types
         raise _no_maps(name, first_line(error)) from error
     last = {stride: index for index, stride in enumerate(strides) if stride >= FINEST}
@@ -128,7 +129,7 @@ def _timm_body(name: str, *, pretrained: bool) -> Body:
     model = timm.create_model(
         name, features_only=True, out_indices=tuple(last.values()), pretrained=pretrained
     )
-    channels = [int(count) for count in model.feature_info.channels()]  # type: ignore[operator, union-attr]
+    channels = [int(count) for count in model.feature_info.channels()]
     data = timm.data.resolve_data_config({}, pretrained_cfg=config.to_dict() if config else {})
     return model, channels, list(last), {"image_mean": data["mean"], "image_std": data["std"]}
 

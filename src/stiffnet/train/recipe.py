@@ -169,14 +169,14 @@ USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
 def place_free(recipe: Recipe) -> Recipe:
     """Return the recipe without the place of its data: ``cifar10:DIR`` becomes ``cifar10``.
 
-    Of a folder of images its last name remains, as in ``folder:cats``. A weights file and a model
-    folder keep their paths, since nothing else tells two of them apart.
+    Of folders of images its last name remains, as in ``folder:cats`` and ``coco:trees``. A weights
+    file and a model folder keep their paths, since nothing else tells two of them apart.
     """
     name, colon, place = recipe.data.partition(":")
     if "/" in name:
         kept = f"folder:{PurePosixPath(recipe.data).name}"
-    elif name == "folder" and colon:
-        kept = f"folder:{PurePosixPath(place).name}"
+    elif name in ("folder", "coco") and colon:
+        kept = f"{name}:{PurePosixPath(place).name}"
     else:
         kept = recipe.data if not name or name in SIZED_DATA else name
     return replace(recipe, data=kept)

@@ -124,7 +124,7 @@ def average_precisions(found: Boxes, wanted: Boxes) -> dict[str, float | None]:
     None stands for a precision that does not exist, as that of large things where there are none.
     """
     metric = MeanAveragePrecision(backend="pycocotools", sync_on_compute=False)
-    metric.update(list(found), list(wanted))  # type: ignore[arg-type]  # mappings are dictionaries
+    metric.update(list(found), list(wanted))
     all_of_them = metric.compute()
     values = {name: float(all_of_them[theirs]) for name, theirs in NAMES.items()}
     return {name: None if value < 0 else value for name, value in values.items()}
