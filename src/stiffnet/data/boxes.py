@@ -100,14 +100,15 @@ class BoxedImages:
         """Return some of the images, in the order of `indices`."""
         rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in indices]
         kept = np.concatenate([np.empty(0, np.int64), *rows])
-        pictures: Any = self.pictures
+        pictures, labels = self.pictures, self.pictures.labels[indices]
         if isinstance(pictures, ImageSet):
-            pictures = replace(pictures, images=pictures.images[indices])
+            some: Any = replace(pictures, images=pictures.images[indices], labels=labels)
         else:
-            pictures = replace(pictures, files=tuple(pictures.files[i] for i in indices))
+            files = tuple(pictures.files[index] for index in indices)
+            some = replace(pictures, files=files, labels=labels)
         return replace(
             self,
-            pictures=replace(pictures, labels=pictures.labels[indices]),
+            pictures=some,
             sizes=self.sizes[indices],
             starts=np.cumsum([0, *map(len, rows)], dtype=np.int64),
             **{name: getattr(self, name)[kept] for name in ("boxes", "labels", "areas", "crowd")},
