@@ -33,7 +33,7 @@ class _Image(Struct):
 class _Box(Struct):
     image_id: int
     category_id: int
-    bbox: tuple[float, float, float, float]
+    bbox: list[float]  # left, top, width, height
     id: int | None = None
     area: float | None = None
     iscrowd: int | bool = 0
@@ -175,10 +175,10 @@ def _check_box(file: Path, box: _Box, images: Collection[int], categories: Colle
             "none. Correct `category_id`, or add the category."
         )
     numbers = (*box.bbox, 0.0 if box.area is None else box.area)
-    if not all(map(math.isfinite, numbers)) or min(numbers[2:]) < 0:
+    if len(box.bbox) != 4 or not all(map(math.isfinite, numbers)) or min(numbers[2:]) < 0:
         raise DataError(
-            f"{_named(box)} of {file} is {list(box.bbox)}, of area {box.area}. Give left, top, "
-            "width and height in pixels, none of the last two negative."
+            f"{_named(box)} of {file} is {str(box.bbox)[:80]}, of area {box.area}. Give left, top, "
+            "width and height in pixels, none of the last two negative, and no negative area."
         )
 
 

@@ -16,15 +16,17 @@ from torch import Tensor, nn
 from stiffnet.attention import Attention
 from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
+from stiffnet.nested import mapped
 from stiffnet.network.attach import attached
 from stiffnet.network.weights import read_weights
+from stiffnet.trajectory.batch import as_arguments
 from stiffnet.trajectory.wrappers import plain_run
 
 VALUES = "attention"  # in the folder of a run
 FILE = re.compile(r"epoch-(\d{4,})\.safetensors")
 
 
-def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[str, Tensor]:
+def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str, Tensor]:
     """Run some images and return what each attached module multiplied their rates with.
 
     A module's value for an image and a channel is the number that, multiplied with the rate, comes
@@ -32,8 +34,9 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
     its gate where that is one number a channel, a weighted mean where it differs between positions.
     It is NaN where the rate is zero everywhere.
 
-    The network is run in evaluation mode and left as it was; `batches` are images and labels. For
-    each step or position there is a float32 tensor of shape (images, channels), on the CPU.
+    The network is run in evaluation mode and left as it was; `batches` are images (or a dictionary
+    of the network's arguments) and labels. For each step or position there is a float32 tensor of
+    shape (images, channels), on the CPU.
     """
     found: dict[str, list[Tensor]] = {}
     with plain_run(model):
@@ -49,7 +52,8 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
                 )
             parameter = next(model.parameters())
             for images, _ in batches:
-                model(images.to(parameter.device, parameter.dtype))
+                args, kwargs = as_arguments(mapped(images, lambda image: image.to(parameter)))
+                model(*args, **kwargs)
         finally:
             for handle in handles:
                 handle.remove()
