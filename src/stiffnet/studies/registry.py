@@ -15,6 +15,7 @@ from stiffnet.studies import (
     stepnet_figure6,
     stepnet_figure7,
     stepnet_table1,
+    stepnet_table3,
     stepnet_table4,
     stepnet_tickets,
 )
@@ -22,6 +23,7 @@ from stiffnet.studies.study import Study
 
 _FILES = (
     stepnet_table1,
+    stepnet_table3,
     stepnet_table4,
     stepnet_figure3,
     stepnet_figure6,

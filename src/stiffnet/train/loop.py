@@ -14,7 +14,7 @@ from stiffnet.data import Data
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.images import Preparation
 from stiffnet.data.order import epoch_batches, part_of, share
-from stiffnet.errors import NonFiniteError
+from stiffnet.errors import NonFiniteError, RecipeError
 from stiffnet.train.average import Average
 from stiffnet.train.frozen import hold_norms
 from stiffnet.train.noise import set_step
@@ -143,7 +143,15 @@ def _step(
     for group in trainee.optimizer.param_groups:
         group["lr"] = rate * group["lr_scale"]
     network = _as_the_task_sees_it(trainee.wrapped, fabric)
-    judged = task.judge(network, _placed(batch, fabric, recipe), training=True)
+    try:
+        judged = task.judge(network, _placed(batch, fabric, recipe), training=True)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise RecipeError(
+            "A batch norm gets a single number for each channel, as a rank's share of a batch of "
+            f"{whole} images is one image. Raise `batch_size`."
+        ) from error
     trainee.optimizer.zero_grad(set_to_none=True)
     # Shares may differ in size, and data-parallel training averages over ranks.
     fabric.backward(judged.loss * (fabric.world_size / whole))

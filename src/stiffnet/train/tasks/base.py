@@ -15,11 +15,9 @@ from stiffnet.train.recipe import DEFAULTS, Recipe
 
 Network = Callable[..., Any]  # takes the network's inputs, returns its output
 Row = Mapping[str, Any]  # of the log: what is known of an epoch
-NOT_FOR_ALL = (
-    "label_smoothing",
-    "frozen_stages",
-    "frozen_norms",
-)  # fields of a recipe that only some tasks use
+NOT_FOR_ALL = (  # fields of a recipe that only some tasks use
+    "label_smoothing", "mixup", "cutmix", "frozen_stages", "frozen_norms",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
