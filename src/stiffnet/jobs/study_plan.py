@@ -12,7 +12,7 @@ from stiffnet.jobs.row_store import PlannedRow, addressed
 from stiffnet.jobs.study_rows import settled
 from stiffnet.studies.study import Group, Job, Study
 
-PLACELESS = {"digits", "generated"}  # data sets that need no folder
+PLACELESS = {"digits", "generated", "shapes"}  # data sets that need no folder
 Settle = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 

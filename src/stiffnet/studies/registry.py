@@ -24,6 +24,7 @@ from stiffnet.studies import (
     stepnet_figure9,
     stepnet_table1,
     stepnet_table2,
+    stepnet_table3,
     stepnet_table4,
     stepnet_table7,
     stepnet_tickets,
@@ -33,6 +34,7 @@ from stiffnet.studies.study import Study
 _FILES = (
     stepnet_table1,
     stepnet_table2,
+    stepnet_table3,
     stepnet_table4,
     stepnet_table7,
     stepnet_figure2,
