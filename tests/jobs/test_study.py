@@ -16,9 +16,10 @@ from stiffnet.errors import DataError, StorageError
 from stiffnet.jobs.launch import LaunchError, LocalProcesses, SlurmJobs
 from stiffnet.jobs.row_run import Work, run_row
 from stiffnet.jobs.row_store import RowStore
+from stiffnet.jobs.rows_train import on_steps, train
 from stiffnet.jobs.study import run_studies, study as named
 from stiffnet.jobs.study_plan import Plan, check_data, planned
-from stiffnet.jobs.study_rows import settled, train
+from stiffnet.jobs.study_rows import settled
 from stiffnet.results.study import StudyReport, StudyRow
 from stiffnet.studies.registry import STUDIES
 from stiffnet.studies.study import Job
@@ -387,11 +388,10 @@ def test_attention_goes_on_the_stiffest_steps(tmp_path):
     measured = StudyRow("measure-0", "measure", {}, values={
         "nsi": [0.9, 0.1, 0.5, 0.3, 0.2, 0.4], "counted": [False] + [True] * 5, "steps": steps,
     })  # fmt: skip
-    from stiffnet.jobs.study_rows import _on_steps
 
     def chosen(which, seed=0):
         work = Work({"seed": seed}, (measured,), tmp_path, (tmp_path,), "", "")
-        return _on_steps("se", {"which": which, "share": 0.4}, work)
+        return on_steps("se", {"which": which, "share": 0.4}, work)
 
     assert chosen("stiffest") == "se,where=layer2+se,where=layer5"
     drawn = {chosen("random", seed) for seed in range(20)}

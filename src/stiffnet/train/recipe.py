@@ -72,6 +72,10 @@ class Recipe:
         warmup_epochs: Epochs over which the rate rises to `learning_rate`.
         warmup_share: The same as a share of the whole run, in place of `warmup_epochs`.
         label_smoothing: Share of the target that is spread over all classes.
+        mixup: α of the beta distribution by which images are mixed in pairs, and their labels with
+            them; 0 for none.
+        cutmix: The same for boxes of images; where both are above 0, each batch is mixed in one of
+            the two ways.
         clip_norm: Largest norm of the gradient; 0 for any.
         ema_decay: Of the running average of the weights; 0 for none.
         precision: Of the arithmetic, in Lightning Fabric's words.
@@ -111,6 +115,8 @@ class Recipe:
     warmup_epochs: Annotated[int, Meta(ge=0, le=MILLION)] = 0
     warmup_share: Share = 0.0
     label_smoothing: Share = 0.0
+    mixup: Amount = 0.0
+    cutmix: Amount = 0.0
     clip_norm: Amount = 0.0
     ema_decay: Share = 0.0
     precision: Precision = "32-true"
@@ -151,7 +157,8 @@ class Recipe:
 KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
-LATER = ("task", "train_images", "backbone_rate", "warmup_share")  # not in the first recipes
+# Fields that the first recipes did not have:
+LATER = ("task", "train_images", "backbone_rate", "warmup_share", "mixup", "cutmix")
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),

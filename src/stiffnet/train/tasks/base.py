@@ -16,7 +16,7 @@ from stiffnet.train.recipe import DEFAULTS, Recipe
 
 Network = Callable[..., Any]  # takes the network's inputs, returns its output
 Row = Mapping[str, Any]  # of the log: what is known of an epoch
-NOT_FOR_ALL = ("label_smoothing",)  # fields of a recipe that only some tasks use
+NOT_FOR_ALL = ("label_smoothing", "mixup", "cutmix")  # fields of a recipe that only some tasks use
 
 
 @dataclass(frozen=True)
