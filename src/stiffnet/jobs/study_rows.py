@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stiffnet.jobs import rows_looks, rows_speed, rows_train
+from stiffnet.jobs import rows_gradcam, rows_looks, rows_speed, rows_train
 from stiffnet.jobs.row_run import Task
 from stiffnet.jobs.rows_train import ON
 from stiffnet.train.recipe_file import build_recipe
@@ -16,6 +16,7 @@ TASKS: dict[str, Task] = {
     "freeze": rows_looks.freeze,
     "stripes": rows_looks.stripes,
     "growth": rows_looks.growth,
+    "gradcam": rows_gradcam.gradcam,
     "speed": rows_speed.speed,
 }
 

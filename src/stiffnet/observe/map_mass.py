@@ -39,7 +39,7 @@ def masses(maps: Floats, shift: float) -> dict[str, Floats]:
 def covered(cells: int, low: float, high: float) -> Floats:
     """Return which share of each of `cells` on [0, 1] lies between two points, around the edge.
 
-    >>> covered(4, 0.25, 0.75).tolist(), covered(3, 0.25, 0.75).tolist()
+    >>> covered(4, 0.25, 0.75).tolist(), covered(3, 0.25, 0.75).round(12).tolist()
     ([0.0, 1.0, 1.0, 0.0], [0.25, 1.0, 0.25])
     """
     start = np.arange(cells) / cells

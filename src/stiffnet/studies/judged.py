@@ -17,6 +17,9 @@ METRICS = {
     "log_growth": "logarithm of the growth",
     "score": "share of variance between channels",
     "slower": "loss of speed",
+    "centre": "share in the central quarter, %",
+    "above_noise": "share in the central quarter above that for noise, %",
+    "followed": "how far the mean map follows shifted images, %",
 }
 """What metrics are called in sentences."""
 Printed = Sequence[tuple[str, str, float]]

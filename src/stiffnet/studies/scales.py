@@ -37,6 +37,7 @@ _PAPER: dict[str, Settings] = {
     "train": {"recipe": "asr-resnet164"},
     "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 128, "rounds": 20},
 }
+_GRADCAM = {"demo": 360, "small": 500, "paper": 500}  # images; the paper took 500
 _GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed for
 
 DEMO_MINUTES = {
@@ -45,6 +46,7 @@ DEMO_MINUTES = {
     "freeze": 0.02,
     "stripes": 0.02,
     "growth": 0.05,
+    "gradcam": 0.1,
     "speed": 0.2,
 }
 SMALL_MINUTES = {
@@ -53,6 +55,7 @@ SMALL_MINUTES = {
     "freeze": 2.0,
     "stripes": 1.0,
     "growth": 1.0,
+    "gradcam": 1.0,
     "speed": 3.0,
 }
 DATASETS = {"CIFAR10": "cifar10", "CIFAR100": "cifar100", "STL10": "stl10"}
@@ -64,7 +67,7 @@ def train(attention: str = "none", needs: Sequence[Job] = (), **settings: object
 
 
 def look(kind: str, of: Job, **settings: object) -> Job:
-    """Look at a trained network: ``measure``, ``stripes``, ``growth``, ``freeze``."""
+    """Look at a trained network: ``measure``, ``stripes``, ``growth``, ``gradcam``, ``freeze``."""
     return Job(kind, settings, (of,))
 
 
@@ -122,4 +125,9 @@ def on_datasets(
 
 def _defaults(scale: str, given: Mapping[str, Settings]) -> dict[str, Settings]:
     looks: dict[str, Settings] = dict.fromkeys(("measure", "stripes", "freeze"), _LOOKS[scale])
-    return {**looks, "growth": {"limit": _GROWTH[scale]}, **given}
+    return {
+        **looks,
+        "growth": {"limit": _GROWTH[scale]},
+        "gradcam": {"limit": _GRADCAM[scale]},
+        **given,
+    }
