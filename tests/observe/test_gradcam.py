@@ -136,19 +136,30 @@ def assert_alike(one, other):
                 found, wanted = (getattr(each.mass(of), part) for each in (mine, yours))
                 assert found == pytest.approx(wanted, rel=RTOL["batch64"], abs=1e-12)
     np.testing.assert_allclose(one.class_mean, other.class_mean, rtol=RTOL["batch64"])
-    assert one.followed.value == pytest.approx(other.followed.value, rel=1e-6)
+    for name in ("followed", "above_noise", "travel", "full_travel", "lead"):
+        found, wanted = (getattr(each, name).value for each in (one, other))
+        assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12, nan_ok=True)
 
 
 def test_a_network_that_does_not_know_where_it_is_follows_the_shift():
     """Convolutions around the edge, with strides that divide the shift: maps move as images do."""
-    model = net(padding="circular", stride=2)
-    report = gradcam(model, in_batches(pictures()))
+    model = net(1, padding="circular", stride=2)
+    report = gradcam(model, in_batches(centred(pictures())))
     np.testing.assert_allclose(
         report.shifted.mean, np.roll(report.images.mean, 1, axis=1), rtol=RTOL["batch64"]
     )
     assert report.followed.value == pytest.approx(1.0, abs=1e-9)
     assert report.followed.error == pytest.approx(0.0, abs=1e-9)
     assert report.shifted.mass("moved").value == pytest.approx(report.images.mass("centre").value)
+    assert report.travel.value == pytest.approx(report.full_travel.value)
+    assert report.travel.error == pytest.approx(report.full_travel.error)
+
+
+def centred(images):
+    """Images whose middle is brighter than the rest, so that maps are not even."""
+    images = images.clone()
+    images[:, :, 4:12, 4:12] += 2.0
+    return images
 
 
 class Placed(nn.Module):
@@ -170,7 +181,7 @@ class Placed(nn.Module):
 
 def test_a_network_that_looks_at_fixed_places_stays_and_needs_no_data():
     torch.manual_seed(0)
-    report = gradcam(Placed().double(), in_batches(pictures()))
+    report = gradcam(Placed().double(), in_batches(centred(pictures())))
     assert report.followed.value == pytest.approx(0.0, abs=1e-9)
     assert report.above_noise.value == pytest.approx(0.0, abs=1e-12)
     assert report.shifted.mass("centre").value == report.images.mass("centre").value

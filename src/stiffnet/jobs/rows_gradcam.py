@@ -18,14 +18,11 @@ def gradcam(work: Work) -> Values:
         loaded.model, batches, seed=work.settings["seed"], classes=test.classes, facts=facts
     )
     report.save(work.folder / "gradcam.json")
-    full = report.full_travel
-    low, high = full.interval
-    distinct = low > 0 or high < 0  # else the maps are too even to be seen moving
     return {
         "centre": _percent(report.images.mass("centre")),
         "noise_centre": _percent(report.noise.mass("centre")),
         "above_noise": _percent(report.above_noise),
-        "followed": _percent(report.followed) if distinct else None,
+        "followed": _percent(report.followed),
         "x": _known(report.images.mass("x").value),
         "y": _known(report.images.mass("y").value),
         "zero_maps": report.images.zero,

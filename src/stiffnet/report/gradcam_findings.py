@@ -112,26 +112,25 @@ def _toward(found: Estimate) -> bool:
 
 
 def _shift(report: GradcamReport) -> list[str]:
-    full, moved = report.full_travel, report.travel
+    moved = report.shifted.mass("moved")
     if not math.isfinite(moved.value):
         return []
-    by = percent(report.shift)
-    low, high = full.interval
-    if not (low > 0 or high < 0):
+    followed, by = report.followed, percent(report.shift)
+    centre, before = report.images.mass("centre"), report.images.mass("moved")
+    if not math.isfinite(followed.value):
         return [
-            f"The mean map is too even for the shift: moved by {by} of the width, around the edge, "
-            f"its centre of mass would move by {in_sides(full)}, which is not distinct from zero. "
-            "Whether it follows the data cannot be said."
+            "Whether the mean map follows shifted images cannot be said: the central square has "
+            f"{in_percent(centre)} of it and the square to its right {in_percent(before)}, which "
+            "are not distinct."
         ]
-    followed = report.followed
-    square = report.shifted.mass("moved")
     return [
-        f"With the images shifted by {by} of their width, around the edge, the mean map "
-        f"{strong(shift_verdict(followed))}: its centre of mass moves by {in_sides(moved)} of the "
-        f"width, and {in_sides(full)} is what it would move if every map moved as its image does "
-        f"({in_percent(followed)}). The central square has "
-        f"{in_percent(report.shifted.mass('centre'))} of it then, the square that moved along "
-        f"{in_percent(square)}."
+        f"With the images shifted to the right by {by} of their width, around the edge, the mean "
+        f"map {strong(shift_verdict(followed))}: the square that moves along has "
+        f"{in_percent(moved)} of it. It had {in_percent(before)} before, and would have "
+        f"{in_percent(centre)} if every map moved as its image does ({in_percent(followed)} of the "
+        "way).",
+        f"The centre of mass moves by {in_sides(report.travel)} of the width then; "
+        f"{in_sides(report.full_travel)} if every map moved along.",
     ]
 
 

@@ -162,24 +162,33 @@ class GradcamReport(Record):
     @property
     def travel(self) -> Estimate:
         """How far the centre of mass moved to the right with the shift, in sides."""
-        return self._move(self.shifted, "x")
+        return _difference(self.shifted.influence("x"), self.images.influence("x"))
 
     @property
     def full_travel(self) -> Estimate:
         """How far it would have moved if every map had moved as its image did."""
-        return self._move(self.images, "carried")
+        return _difference(self.images.influence("carried"), self.images.influence("x"))
+
+    @property
+    def lead(self) -> Estimate:
+        """How much more of the mean map the central square has than the one that moves along."""
+        return _difference(self.images.influence("centre"), self.images.influence("moved"))
 
     @property
     def followed(self) -> Estimate:
-        """`travel` as a share of `full_travel`: 1 follows the data, 0 stays where it was."""
-        start, pull = self.images.influence("x")
-        moved, moved_pull = self.shifted.influence("x")
-        full, full_pull = self.images.influence("carried")
-        if full == start:
+        """Which share of this lead moves along with the images: 1 follows the data, 0 stays.
+
+        NaN where the lead is not distinct from zero at 95 %: then nothing could be seen moving.
+        """
+        low, high = self.lead.interval
+        if not (low > 0 or high < 0):
             return Estimate(float("nan"), float("nan"), self.samples)
-        share = (moved - start) / (full - start)
-        change = (moved_pull - pull) - share * (full_pull - pull)
-        return Estimate.of(share, change / (full - start))
+        before, before_pull = self.images.influence("moved")
+        after, after_pull = self.shifted.influence("moved")
+        full, full_pull = self.images.influence("centre")  # what it had if every map moved along
+        share = (after - before) / (full - before)
+        change = (after_pull - before_pull) - share * (full_pull - before_pull)
+        return Estimate.of(share, change / (full - before))
 
     def class_name(self, label: int) -> str:
         """Return what a class is called, or its number."""
@@ -192,10 +201,10 @@ class GradcamReport(Record):
             rows.append(_row(self.images, self.class_name(label), self.label == label))
         return pd.DataFrame(rows)
 
-    def _move(self, view: MapsOf, of: str) -> Estimate:
-        start, pull = self.images.influence("x")
-        end, end_pull = view.influence(of)
-        return Estimate.of(end - start, end_pull - pull)
+
+def _difference(one: tuple[float, Floats], other: tuple[float, Floats]) -> Estimate:
+    """Return the difference of two shares of the same images."""
+    return Estimate.of(one[0] - other[0], one[1] - other[1])
 
 
 def _row(
