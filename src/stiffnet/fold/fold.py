@@ -20,11 +20,7 @@ from stiffnet.nested import tensors_in
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
 from stiffnet.results.fold import FoldReport, Refused, as_folded
-<<<<<<< HEAD
-from stiffnet.trajectory.batch import Example, as_arguments
-=======
-from stiffnet.trajectory.batch import as_arguments, samples_in
->>>>>>> detect
+from stiffnet.trajectory.batch import Example, as_arguments, samples_in
 from stiffnet.trajectory.wrappers import unready
 
 PASSES = 5  # of each network, for its time

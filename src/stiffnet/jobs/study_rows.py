@@ -5,6 +5,7 @@ from typing import Any
 
 from stiffnet.jobs import (
     rows_forms,
+    rows_gradcam,
     rows_looks,
     rows_speed,
     rows_surface,
@@ -23,6 +24,7 @@ TASKS: dict[str, Task] = {
     "freeze": rows_looks.freeze,
     "stripes": rows_looks.stripes,
     "growth": rows_looks.growth,
+    "gradcam": rows_gradcam.gradcam,
     "speed": rows_speed.speed,
     "surface": rows_surface.surface,
     "values": rows_values.values,

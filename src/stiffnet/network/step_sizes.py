@@ -20,11 +20,7 @@ from stiffnet.files import atomic_write
 from stiffnet.nested import mapped
 from stiffnet.network.attach import attached
 from stiffnet.network.weights import read_weights
-<<<<<<< HEAD
-from stiffnet.trajectory.batch import on_device
-=======
 from stiffnet.trajectory.batch import as_arguments
->>>>>>> detect
 from stiffnet.trajectory.wrappers import plain_run
 
 VALUES = "attention"  # in the folder of a run
@@ -44,7 +40,6 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str
     shape (images, channels), on the CPU.
     """
     found: dict[str, list[Tensor]] = {}
-<<<<<<< HEAD
     modules = choosers(model)
     if not modules:
         raise StepError(
@@ -55,29 +50,9 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str
         for name, module in modules.items():
             keep = partial(_take, found.setdefault(name, []))
             hooks.enter_context(module.register_forward_hook(keep))
-        dtype = next(model.parameters()).dtype
+        parameter = next(model.parameters())
         for images, _ in batches:
-            model(on_device(images, model).to(dtype))
-=======
-    with plain_run(model):
-        handles = [
-            module.register_forward_hook(partial(_take, found.setdefault(name, [])))
-            for name, module in choosers(model).items()
-        ]
-        try:
-            if not handles:
-                raise StepError(
-                    f"Nothing is attached to {type(model).__name__} that chooses step sizes. "
-                    "Attach a module first, with `stiffnet.attach`."
-                )
-            parameter = next(model.parameters())
-            for images, _ in batches:
-                args, kwargs = as_arguments(mapped(images, lambda image: image.to(parameter)))
-                model(*args, **kwargs)
-        finally:
-            for handle in handles:
-                handle.remove()
->>>>>>> detect
+            as_arguments(mapped(images, lambda image: image.to(parameter))).on(model)
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 

@@ -4,6 +4,7 @@ from stiffnet.registry import Entry, Registry
 from stiffnet.studies import (
     asr_figure2,
     asr_figure3,
+    asr_figure4,
     asr_growth,
     asr_replacement,
     asr_table1,
@@ -56,6 +57,7 @@ _FILES = (
     asr_table13,
     asr_figure2,
     asr_figure3,
+    asr_figure4,
     asr_replacement,
     asr_growth,
 )
