@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Device, Weights, Where, Workers, choice, number
+from stiffnet.cli.options import Device, Weights, Where, Workers, choice, number, text
 from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,11 @@ class Strategy(StrEnum):
 def train(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="A timm name, torchvision:NAME, or a model folder."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A timm name, torchvision:NAME, or a model folder; style:in, style:bn or "
+            "style:bn+asr to restyle photographs.",
+        ),
     ] = "",
     data: Annotated[
         str,
@@ -54,6 +58,17 @@ def train(
             help="Change a field of the recipe. Can be given several times.",
         ),
     ] = [],  # noqa: B006  # typer copies it
+    style: Annotated[
+        str, text("PICTURE", "Style to learn: a picture file, china or flower. For style:NAME.")
+    ] = "",
+    loss_weights: Annotated[
+        str,
+        text(
+            "FILE|random",
+            "VGG16 weights in torchvision's names, which judge restyled photographs; random: a "
+            "small network, for trials.",
+        ),
+    ] = "",
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the run. By default runs/MODEL-FINGERPRINT."),
@@ -106,6 +121,8 @@ def train(
         attention=attention or None,
         seed=seed,
         skip_bad_images=skip_bad_images,
+        style=style or None,
+        loss_weights=loss_weights or None,
         out=out,
         resume=resume,
         again=again,

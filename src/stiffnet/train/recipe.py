@@ -85,6 +85,11 @@ class Recipe:
         noise_b: Term of ``constant`` noise; standard deviation of a ``random`` one around 0.
         batch_noise: Whether every InstanceNorm becomes a BatchNorm.
         sync_norms: Whether batch statistics are taken over all ranks.
+        style: Of ``restyle``: the picture whose style is learnt, a file or a name.
+        loss_weights: Of ``restyle``: VGG16's weights, which judge pictures; or ``random``.
+        content_weight: Of ``restyle``: how much it counts that the content stays.
+        style_weight: Of ``restyle``: how much the style counts.
+        tv_weight: Of ``restyle``: how much it counts that neighbouring pixels are alike.
     """
 
     task: Name = CLASSIFY
@@ -124,6 +129,11 @@ class Recipe:
     noise_b: Disturbance = 0.0
     batch_noise: bool = False
     sync_norms: bool = True
+    style: Text = ""
+    loss_weights: Text = ""
+    content_weight: Amount = 1.0
+    style_weight: Amount = 1e5
+    tv_weight: Amount = 1.0
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -146,7 +156,8 @@ class Recipe:
 KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
-LATER = ("task", "train_images", "backbone_rate", "warmup_share")  # not in the first recipes
+_OF_RESTYLE = ("style", "loss_weights", "content_weight", "style_weight", "tv_weight")
+LATER = ("task", "train_images", "backbone_rate", "warmup_share", *_OF_RESTYLE)  # not in the first
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),
@@ -162,7 +173,8 @@ USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
 def place_free(recipe: Recipe) -> Recipe:
     """Return the recipe without the place of its data: ``cifar10:DIR`` becomes ``cifar10``.
 
-    Of a folder of images its last name remains, as in ``folder:cats``. A weights file and a model
+    Of a folder of images its last name remains, as in ``folder:cats``, and so of a style picture
+    and of the weights that judge it, whose content a run remembers. A weights file and a model
     folder keep their paths, since nothing else tells two of them apart.
     """
     name, colon, place = recipe.data.partition(":")
@@ -172,7 +184,8 @@ def place_free(recipe: Recipe) -> Recipe:
         kept = f"folder:{PurePosixPath(place).name}"
     else:
         kept = recipe.data if not name or name in SIZED_DATA else name
-    return replace(recipe, data=kept)
+    style, judge = (PurePosixPath(each).name for each in (recipe.style, recipe.loss_weights))
+    return replace(recipe, data=kept, style=style, loss_weights=judge)
 
 
 def checked(name: str, value: object) -> Value:

@@ -7,8 +7,9 @@ from stiffnet.registry import check_known
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.tasks.base import Task
 from stiffnet.train.tasks.classify import Classify
+from stiffnet.train.tasks.restyle import Restyle
 
-TASKS: dict[str, type[Task]] = {"classify": Classify}
+TASKS: dict[str, type[Task]] = {"classify": Classify, "restyle": Restyle}
 OURS = frozenset(TASKS)
 
 
