@@ -12,6 +12,8 @@ from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
     from stiffnet.jobs.train import Trained
+    from stiffnet.train.recipe import Recipe
+    from stiffnet.train.tasks.base import Task
 
 
 class Strategy(StrEnum):
@@ -164,23 +166,26 @@ def _told(trained: "Trained") -> str:
 
     result, recipe = trained.result, trained.recipe
     _, constant = split_attention(recipe.attention)
-    final, tests = as_argument(result.folder.final), _tests_of(recipe.data)
-    measure = shlex.join(["stiffnet", "measure", final, "--data", tests])
-    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', as_argument(result.folder.path)])}\n"
+    run, final = as_argument(result.folder.path), as_argument(result.folder.final)
+    measure = shlex.join(["stiffnet", "measure", final, "--data", _tests_of(result.task, recipe)])
+    use = f"Use it:      {shlex.join(['stiffnet', 'restyle', run])} PICTURE... --out DIR\n"
+    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', run])}\n"
     return (
         f"{result.conclusion}\n"
         f"The network: {result.folder.final}\n"
+        f"{use if recipe.task == 'restyle' else ''}"
         f"Measure it:  {measure}\n"
         f"{fold if constant else ''}"
         f"The log:     {result.folder.log}"
     )
 
 
-def _tests_of(data: str) -> str:
+def _tests_of(task: "Task", recipe: "Recipe") -> str:
     """Return what `measure` takes for the test images of the run."""
     from stiffnet.data import spec_of_tests
     from stiffnet.errors import DataError
 
+    data = task.data(recipe.data)
     try:
         return spec_of_tests(data)
     except DataError:  # a finished run whose data are elsewhere by now
