@@ -39,6 +39,8 @@ OTHER = {  # of each field another value, and what it needs beside it
     "warmup_epochs": (1, {}),
     "warmup_share": (0.1, {}),
     "label_smoothing": (0.1, {}),
+    "mixup": (0.2, {}),
+    "cutmix": (1.0, {}),
     "clip_norm": (1.0, {}),
     "ema_decay": (0.9, {}),
     "precision": ("64-true", {}),

@@ -86,7 +86,7 @@ def test_each_recipe_says_what_images_it_is_for():
 def test_what_no_table_prints_is_left_at_its_default():
     kept = (
         "seed", "attention", "nesterov", "decay", "warmup_epochs", "warmup_share", "backbone_rate",
-        "train_images", "label_smoothing", "clip_norm", "ema_decay", "precision",
+        "train_images", "label_smoothing", "mixup", "cutmix", "clip_norm", "ema_decay", "precision",
         "channels_last", "padding", "flip", "crop_scale", "noise",
     )  # fmt: skip
     for name in PRINTED:

@@ -21,7 +21,7 @@ from stiffnet.train.tasks.base import Judged, Task
 from train import faults
 from train.faults import EVERYTHING, SAMPLES, begin, finish, outcome, pictures
 
-RECIPE = replace(EVERYTHING, task="shade", label_smoothing=0.0, epochs=3)
+RECIPE = replace(EVERYTHING, task="shade", label_smoothing=0.0, mixup=0.0, cutmix=0.0, epochs=3)
 
 
 class Shade(Task):
@@ -164,6 +164,8 @@ def test_a_recipe_says_its_task_and_nothing_that_the_task_does_not_use():
         task_of(Recipe(task="clasify"))
     with pytest.raises(RecipeError, match=r"`label_smoothing` is 0.1, but `task` is 'shade'"):
         Shade(replace(RECIPE, label_smoothing=0.1))
+    with pytest.raises(RecipeError, match=r"`mixup` is 0.2, but `task` is 'shade'"):
+        Shade(replace(RECIPE, mixup=0.2))
 
 
 @pytest.mark.parametrize("name", ["classify", "", "Shade", "a b", "_x"])

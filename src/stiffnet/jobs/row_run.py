@@ -51,6 +51,8 @@ class Order:
     command: str = ""
     threads: int = 0
     """How many to compute with; 0 for as many as torch likes."""
+    again: bool = False
+    """Whether a row that is there is computed again, for what it leaves in its folder."""
 
 
 def run_row(order: Order) -> StudyRow:
@@ -67,7 +69,7 @@ def run_row(order: Order) -> StudyRow:
         torch.set_num_threads(order.threads)
     with store.locked(row.address):
         known = store.finished(row.address)
-        if known is not None:
+        if known is not None and not order.again:
             return known
         began, computed = time.perf_counter(), time.process_time()
         values, error = _values(order, store)

@@ -48,7 +48,7 @@ DEMO_MINUTES = {
     "speed": 0.2,
 }
 SMALL_MINUTES = {
-    "train": 40.0,
+    "train": 15.0,
     "measure": 1.0,
     "freeze": 2.0,
     "stripes": 1.0,

@@ -72,6 +72,10 @@ class Recipe:
         warmup_epochs: Epochs over which the rate rises to `learning_rate`.
         warmup_share: The same as a share of the whole run, in place of `warmup_epochs`.
         label_smoothing: Share of the target that is spread over all classes.
+        mixup: α of the beta distribution by which images are mixed in pairs, and their labels with
+            them; 0 for none.
+        cutmix: The same for boxes of images; where both are above 0, each batch is mixed in one of
+            the two ways.
         clip_norm: Largest norm of the gradient; 0 for any.
         ema_decay: Of the running average of the weights; 0 for none.
         precision: Of the arithmetic, in Lightning Fabric's words.
@@ -116,6 +120,8 @@ class Recipe:
     warmup_epochs: Annotated[int, Meta(ge=0, le=MILLION)] = 0
     warmup_share: Share = 0.0
     label_smoothing: Share = 0.0
+    mixup: Amount = 0.0
+    cutmix: Amount = 0.0
     clip_norm: Amount = 0.0
     ema_decay: Share = 0.0
     precision: Precision = "32-true"
@@ -143,21 +149,27 @@ class Recipe:
                 raise RecipeError(sentence)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What tells it from other recipes: its fields, without the place of the data.
+
+        Fields that came later are left out at their defaults, which do what was done before.
+        """
+        found = asdict(place_free(self))
+        return {k: v for k, v in found.items() if k not in LATER or v != DEFAULTS[k]}
+
+    @property
     def fingerprint(self) -> str:
         """Short name of this recipe, the same on every machine and wherever the data lie."""
-        facts = asdict(place_free(self))
-        for name in LATER:
-            if facts[name] == DEFAULTS[name]:
-                del facts[name]
-        canonical = json.dumps(facts, sort_keys=True)
+        canonical = json.dumps(self.facts, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
-_OF_RESTYLE = ("style", "loss_weights", "content_weight", "style_weight", "tv_weight")
-LATER = ("task", "train_images", "backbone_rate", "warmup_share", *_OF_RESTYLE)  # not in the first
+OF_RESTYLE = ("style", "loss_weights", "content_weight", "style_weight", "tv_weight")
+# Fields that the first recipes did not have:
+LATER = ("task", "train_images", "backbone_rate", "warmup_share", "mixup", "cutmix", *OF_RESTYLE)
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),

@@ -13,18 +13,11 @@ from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet, Preparation
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.train.recipe import DEFAULTS, Recipe
+from stiffnet.train.recipe import DEFAULTS, OF_RESTYLE, Recipe
 
 Network = Callable[..., Any]  # takes the network's inputs, returns its output
 Row = Mapping[str, Any]  # of the log: what is known of an epoch
-NOT_FOR_ALL = (  # fields of a recipe that only some tasks use
-    "label_smoothing",
-    "style",
-    "loss_weights",
-    "content_weight",
-    "style_weight",
-    "tv_weight",
-)
+NOT_FOR_ALL = ("label_smoothing", "mixup", "cutmix", *OF_RESTYLE)  # which only some tasks use
 
 
 @dataclass(frozen=True)

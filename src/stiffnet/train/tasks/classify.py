@@ -10,6 +10,8 @@ from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import CheckpointError
 from stiffnet.network.loaded import LoadedModel
+from stiffnet.train.mixing import mix, mixings
+from stiffnet.train.recipe import Recipe
 from stiffnet.train.tasks.base import Judged, Network, Row, Task
 
 
@@ -18,7 +20,11 @@ class Classify(Task):
 
     best = "test_top1"
     counts = ("top1", "top5")
-    uses = ("label_smoothing",)
+    uses = ("label_smoothing", "mixup", "cutmix")
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        self.mixings = mixings(recipe.mixup, recipe.cutmix)
 
     def outputs(self, data: ImageSet | ImageFolder) -> int:
         """One logit for each class."""
@@ -29,11 +35,22 @@ class Classify(Task):
         return data.classes
 
     def judge(self, network: Network, batch: tuple[Tensor, Tensor], *, training: bool) -> Judged:
-        """Compare the logits with the labels; labels are smoothed in training only."""
+        """Compare the logits with the labels.
+
+        In training only, labels are smoothed, and images are mixed. An image that is mixed of two
+        counts as recognised by the label of its larger part.
+        """
         images, labels = batch
-        logits = logits_of(network(images))
         smoothing = self.recipe.label_smoothing if training else 0.0
-        loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+        if training and self.mixings:
+            images, shares = mix(images, self.mixings)
+            logits = logits_of(network(images))
+            targets = shares.to(logits.dtype) @ F.one_hot(labels, logits.shape[1]).to(logits.dtype)
+            loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+            labels = targets.argmax(1)
+        else:
+            logits = logits_of(network(images))
+            loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
         first = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
         return Judged(len(labels), loss, {"top1": first[:, 0].sum(), "top5": first.sum()})
 

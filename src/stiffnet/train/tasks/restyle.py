@@ -22,7 +22,7 @@ from stiffnet.train.perceptual import (
     open_loss_network,
     total_variation,
 )
-from stiffnet.train.recipe import Recipe
+from stiffnet.train.recipe import OF_RESTYLE, Recipe
 from stiffnet.train.tasks.base import Judged, Network, Task
 
 CHANNELS = 3
@@ -40,7 +40,7 @@ class Restyle(Task):
     best = "test_loss"
     larger_is_better = False
     sums = ("content", "style", "tv")
-    uses = ("style", "loss_weights", "content_weight", "style_weight", "tv_weight")
+    uses = OF_RESTYLE
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
