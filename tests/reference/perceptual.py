@@ -2,7 +2,10 @@
 
 import numpy as np
 
-MEAN, STD = np.float32((0.485, 0.456, 0.406)), np.float32((0.229, 0.224, 0.225))  # as torch has them
+MEAN, STD = (
+    np.float32((0.485, 0.456, 0.406)),
+    np.float32((0.229, 0.224, 0.225)),
+)  # as torch has them
 
 
 def gram(features):

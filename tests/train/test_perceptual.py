@@ -106,5 +106,5 @@ def test_weights_that_are_not_finite_or_not_there_are_refused(tmp_path):
     safetensors.torch.save_file(state, tmp_path / "bad.safetensors")
     with pytest.raises(CheckpointError, match=r"features.21.bias in .* is not finite"):
         open_loss_network(tmp_path / "bad.safetensors")
-    with pytest.raises(StorageError, match="none.safetensors"):
+    with pytest.raises(StorageError, match=r"none\.safetensors"):
         open_loss_network(tmp_path / "none.safetensors")

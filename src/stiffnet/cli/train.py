@@ -150,10 +150,10 @@ def _pairs(settings: list[str]) -> dict[str, str]:
     from stiffnet.errors import RecipeError
 
     pairs: dict[str, str] = {}
-    for text in settings:
-        field, sign, value = text.partition("=")
+    for given in settings:
+        field, sign, value = given.partition("=")
         if not sign:
-            raise RecipeError(f"`--set {text}` has no value. Write `--set FIELD=VALUE`.")
+            raise RecipeError(f"`--set {given}` has no value. Write `--set FIELD=VALUE`.")
         if field.strip() in pairs:
             raise RecipeError(f"`{field.strip()}` is given twice. Keep one of the two.")
         pairs[field.strip()] = value.strip()

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stiffnet.report import blocks, cells
+from stiffnet.report.study_gallery import gallery
 from stiffnet.report.study_plots import curves_figure, differences_figure, points_figure
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
@@ -136,9 +137,7 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
         label = "Differences with their intervals"
         shown.append(blocks.Plot(f"{place}-differences", figure, label, title=label, note=note))
     if report.picture is not None:
-        heading = clean(report.picture["heading"])
-        drawn = _FIGURES[report.picture["kind"]](report)
-        shown.append(blocks.Plot(f"{place}-picture", drawn, heading, title=heading))
+        shown += _picture(report, f"{place}-picture")
     shown.append(_comparisons(report))
     if report.failed:
         shown.append(_failures(report))
@@ -152,6 +151,15 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
         f"{clean(report.scale)}.)",
         shown,
     )
+
+
+def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
+    assert report.picture is not None
+    heading = clean(report.picture["heading"])
+    if report.picture["kind"] == "gallery":
+        return gallery(report, heading)
+    figure = _FIGURES[report.picture["kind"]](report)
+    return [blocks.Plot(place, figure, heading, title=heading)]
 
 
 def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:

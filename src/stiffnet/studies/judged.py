@@ -17,6 +17,7 @@ METRICS = {
     "log_growth": "logarithm of the growth",
     "score": "share of variance between channels",
     "slower": "loss of speed",
+    "log_loss": "logarithm of the loss",
 }
 """What metrics are called in sentences."""
 Printed = Sequence[tuple[str, str, float]]

@@ -3,6 +3,7 @@
 from stiffnet.registry import Entry, Registry
 from stiffnet.studies import (
     asr_figure2,
+    asr_figure5,
     asr_growth,
     asr_replacement,
     asr_table1,
@@ -34,6 +35,7 @@ _FILES = (
     asr_table8,
     asr_table9,
     asr_figure2,
+    asr_figure5,
     asr_replacement,
     asr_growth,
 )

@@ -54,13 +54,13 @@ class LossNetwork(nn.Module):
     def __init__(self, narrower: int = 1) -> None:
         super().__init__()
         plan = [each if isinstance(each, str) else each // narrower for each in PLAN]
-        self.features = torchvision.models.vgg.make_layers(plan)  # type: ignore[arg-type]
+        self.features = torchvision.models.vgg.make_layers(plan)
         for name, values in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
             self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1))
         self.requires_grad_(False).eval()
 
     def forward(self, pictures: Tensor, last: int = len(TAPS) - 1) -> list[Tensor]:
-        """Return the features of pictures, of pixels from 0 to 1, at each of `TAPS` up to `last`."""
+        """Return the features of pictures, in pixels from 0 to 1, at `TAPS` up to number `last`."""
         found, states = [], (pictures - self.mean) / self.std
         for place, layer in enumerate(self.features):
             states = layer(states)
@@ -116,5 +116,6 @@ def _random() -> LossNetwork:
     for layer in model.features:
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=chance)
+            assert layer.bias is not None
             nn.init.zeros_(layer.bias)
     return model.to(memory_format=torch.channels_last)

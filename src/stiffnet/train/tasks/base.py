@@ -53,8 +53,10 @@ class Task(ABC):
         self.recipe = recipe
         for name in NOT_FOR_ALL:
             if name not in self.uses and getattr(recipe, name) != DEFAULTS[name]:
-                back = f"Set `{name}` back to {DEFAULTS[name]}." if DEFAULTS[name] != "" else (
-                    f"Leave `{name}` out."
+                back = (
+                    f"Set `{name}` back to {DEFAULTS[name]}."
+                    if DEFAULTS[name] != ""
+                    else (f"Leave `{name}` out.")
                 )
                 raise RecipeError(
                     f"`{name}` is {getattr(recipe, name)}, but `task` is {recipe.task!r}, which "
@@ -65,7 +67,7 @@ class Task(ABC):
         """Return what `open_splits` opens for a recipe's `data`; unless overridden, that itself."""
         return spec
 
-    def open(self, preparation: Preparation) -> None:
+    def open(self, preparation: Preparation) -> None:  # noqa: B027  # most need nothing
         """Open what is needed beside the data, before anything is written; usually nothing.
 
         Raises:

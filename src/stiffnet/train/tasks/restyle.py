@@ -44,7 +44,10 @@ class Restyle(Task):
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
-        for field, option in (("style", "--style PICTURE"), ("loss_weights", "--loss-weights FILE")):
+        for field, option in (
+            ("style", "--style PICTURE"),
+            ("loss_weights", "--loss-weights FILE"),
+        ):
             if not getattr(recipe, field):
                 raise RecipeError(
                     f"`{field}` is empty, and `task` is {recipe.task!r}, which needs it. Give it "
@@ -63,7 +66,10 @@ class Restyle(Task):
 
     def files(self) -> Mapping[str, Path]:
         """The style picture and the weights, unless they come with the package."""
-        given = {"style picture": self.recipe.style, "file of loss weights": self.recipe.loss_weights}
+        given = {
+            "style picture": self.recipe.style,
+            "file of loss weights": self.recipe.loss_weights,
+        }
         kept = {RANDOM} if named_picture(self.recipe.style) is None else {RANDOM, self.recipe.style}
         return {name: Path(path) for name, path in given.items() if path not in kept}
 
