@@ -17,6 +17,9 @@ from stiffnet.backbones.own_model import OwnModel
 WIDTH = 32  # channels at full resolution
 BLOCKS = 5
 CHANNELS = 3  # of a picture
+# The last convolution adds up 2,592 features, all of them positive, so that one step of Adam moves
+# it by about 1,300 times the learning rate. A gentle slope keeps pixels from saturating then.
+SLOPE = 1 / 8
 SMALLEST = 5  # pixels of a side that the first convolution can still reflect
 SIZE = 256  # pixels of a side of the crops that it is usually trained on
 NORMS: dict[str, type[nn.Module]] = {
@@ -86,7 +89,7 @@ class StyleTransfer(nn.Module):
         """Restyle pictures of one size; they keep it."""
         height, width = pictures.shape[2:]
         states = self.blocks(self.shrink(2 * pictures - 1))
-        made = torch.sigmoid(2 * self.last(self.enlarge(states)))  # a scaled tanh
+        made = torch.sigmoid(SLOPE * self.last(self.enlarge(states)))  # a scaled tanh
         return made[..., :height, :width]  # a quarter of a side was rounded up
 
 

@@ -46,7 +46,8 @@ STUDY = Study(
                     **_SHORT,
                     **_FILES,
                     "data": "photos",
-                    "epochs": 6,
+                    "epochs": 3,
+                    "batch_size": 2,
                     "style_weight": 2e3,
                     "crop_scale": [0.25, 1.0],
                 }
