@@ -11,9 +11,11 @@ from stiffnet.data.digits import digits
 from stiffnet.data.folder import ImageFolder, image_folder
 from stiffnet.data.generated import generated
 from stiffnet.data.images import ImageSet
+from stiffnet.data.photos import photo_splits
 from stiffnet.data.shapes import shapes
 from stiffnet.data.splits import TESTING, TRAINING, agreeing, folder_splits, split_folder
 from stiffnet.data.stl10 import stl10
+from stiffnet.data.tiles import tiles
 from stiffnet.errors import DataError
 from stiffnet.registry import Entry, Registry
 
@@ -66,6 +68,8 @@ def open_splits(
     name, place = _parted(spec)
     if name == "folder":
         return folder_splits(_folder(place))
+    if name == "photos":
+        return photo_splits(_photos(place))
     train, test = (DATA[name].value(place, split) for split in ("train", "test"))
     if isinstance(train, BoxedImages):
         assert isinstance(test, BoxedImages)
@@ -87,6 +91,16 @@ def spec_of_tests(spec: str | os.PathLike[str]) -> str:
     if name != "folder":
         return os.fspath(spec)
     return f"folder:{split_folder(_folder(place), TESTING)}"
+
+
+def as_photos(spec: str) -> str:
+    """Return what opens a folder as photographs without classes; other data sets stay.
+
+    >>> as_photos("folder:holidays"), as_photos("digits")
+    ('photos:holidays', 'digits')
+    """
+    name, place = _parted(spec)
+    return f"photos:{_folder(place)}" if name == "folder" else spec
 
 
 def _parted(spec: str | os.PathLike[str]) -> tuple[str, str]:
@@ -147,6 +161,23 @@ def _open_folder(place: str, split: str | None) -> ImageFolder:
     return image_folder(split_folder(root, names) if names else root / split)
 
 
+def _open_photos(place: str, split: str | None) -> ImageFolder:
+    train, test = photo_splits(_photos(place))
+    return train if split == "train" else test
+
+
+def _photos(place: str) -> Path:
+    if not place:
+        raise DataError("`photos` needs the folder with the photographs. Write `photos:DIR`.")
+    return Path(place)
+
+
+def _open_tiles(place: str, split: str | None) -> ImageSet:
+    if place:
+        raise DataError(f"`tiles` needs no folder, and {place!r} was given. Write `tiles`.")
+    return tiles(split or "test")
+
+
 def _folder(place: str) -> Path:
     if not place:
         raise DataError("`folder` needs its place. Write `folder:DIR`, or the path alone.")
@@ -181,6 +212,8 @@ DATA: Registry[Opener] = Registry(
             "`coco:DIR`, boxes in COCO's layout, for detectors",
         ),
         Entry("shapes", _open_shapes, "drawn squares and discs with boxes; 96×96, for detectors"),
+        Entry("photos", _open_photos, "`photos:DIR`: photographs of any size, without classes"),
+        Entry("tiles", _open_tiles, "120 tiles of two photographs, 64×64, colour; embedded"),
         Entry("generated", _open_generated, "`generated:N`, stripes and checks under noise; 32×32"),
     ],
 )

@@ -27,6 +27,7 @@ from stiffnet.network.model_names import is_detector_name, is_model_name
 from stiffnet.network.structure import STRUCTURE
 from stiffnet.provenance import provenance
 from stiffnet.train.recipe_file import RECIPE, build_recipe
+from stiffnet.train.tasks import task_of
 
 RANDOM = 8  # random images that the fold is compared on, beside real ones
 
@@ -227,7 +228,8 @@ def _real_images(
         if data is not None:
             images = open_data(data)
         elif recipe is not None and recipe.exists():
-            images = open_data(build_recipe(recipe).data, "test")
+            began = build_recipe(recipe)
+            images = open_data(task_of(began).data(began.data), "test")
         else:
             return []
         if isinstance(images, BoxedImages):

@@ -60,6 +60,8 @@ def is_classifier_name(name: str) -> bool:
     """Whether `create_model` would build a network that gives an image one row of logits."""
     if is_detector_name(name):
         return False
+    if name in OWN_MODELS:
+        return bool(OWN_MODELS[name].classifier)
     return is_model_name(name) and name.removeprefix(TORCHVISION) not in _names_of(*DENSE)
 
 

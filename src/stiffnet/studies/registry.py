@@ -5,6 +5,7 @@ from stiffnet.studies import (
     asr_figure2,
     asr_figure3,
     asr_figure4,
+    asr_figure5,
     asr_growth,
     asr_replacement,
     asr_table1,
@@ -58,6 +59,7 @@ _FILES = (
     asr_figure2,
     asr_figure3,
     asr_figure4,
+    asr_figure5,
     asr_replacement,
     asr_growth,
 )

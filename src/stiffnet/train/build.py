@@ -70,7 +70,7 @@ def open_subject(
         CheckpointError: If the network does not fit the data, or it is fused.
         RecipeError: If the recipe asks for what there is not.
     """
-    train, test = open_splits(recipe.data)
+    train, test = open_splits(task.data(recipe.data))
     if recipe.train_images:
         train = subset(train, recipe.train_images)  # type: ignore[type-var]  # it is one of them
     notes: list[str] = []
@@ -87,6 +87,7 @@ def open_subject(
                 "the network that it was folded from."
             )
         task.check(loaded, train, _tried_out(loaded))
+    task.open(loaded.preparation)
     augmentation = Augmentation(
         crop=recipe.crop, padding=recipe.padding, flip=recipe.flip, scale=recipe.crop_scale
     )

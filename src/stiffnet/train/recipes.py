@@ -83,6 +83,22 @@ _MMDETECTION = Recipe(
     frozen_norms=True,
 )
 
+# The ASR paper prints no setting for its style transfer. Optimizer, batch and crops are those of
+# Johnson et al.; content to style is 1 to 100,000, as in PyTorch's example of the same network.
+_STYLE = Recipe(
+    task="restyle",
+    model="style_in",
+    data="photos",
+    epochs=2,
+    batch_size=4,
+    optimizer="adamw",
+    learning_rate=1e-3,
+    weight_decay=0.0,
+    channels_last=True,
+    crop="resized",
+    crop_scale=(0.5, 1.0),
+)
+
 _TABLE_10 = {
     "resnet83": (replace(_HE, model="resnet83_cifar"), "ResNet-83"),
     "resnet164": (replace(_HE, model="resnet164_cifar"), "ResNet-164"),
@@ -117,6 +133,11 @@ RECIPES: Registry[Recipe] = Registry(
             "ours: `quick` for detectors, at 256 pixels; `--recipe quick` with a detector is this",
         ),
         Entry("smoke-detect", replace(_DETECT, epochs=1), "ours: `quick-detect` in 1 epoch"),
+        Entry(
+            "style",
+            _STYLE,
+            "ours: style transfer by Johnson et al., for which the ASR paper prints no settings",
+        ),
         Entry(
             "stepnet-resnet164",
             replace(_HE, model="preresnet164_cifar"),

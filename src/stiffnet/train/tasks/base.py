@@ -4,19 +4,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from stiffnet.data import Data
+from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.train.recipe import DEFAULTS, Recipe
+from stiffnet.train.recipe import DEFAULTS, OF_RESTYLE, Recipe
 
 Network = Callable[..., Any]  # takes the network's inputs, returns its output
 Row = Mapping[str, Any]  # of the log: what is known of an epoch
 NOT_FOR_ALL = (  # fields of a recipe that only some tasks use
-    "label_smoothing", "mixup", "cutmix", "frozen_stages", "frozen_norms",
+    "label_smoothing", "mixup", "cutmix", "frozen_stages", "frozen_norms", *OF_RESTYLE,
 )  # fmt: skip
 
 
@@ -57,10 +59,33 @@ class Task(ABC):
         self.recipe = recipe
         for name in NOT_FOR_ALL:
             if name not in self.uses and getattr(recipe, name) != DEFAULTS[name]:
+                back = (
+                    f"Set `{name}` back to {DEFAULTS[name]}."
+                    if DEFAULTS[name] != ""
+                    else (f"Leave `{name}` out.")
+                )
                 raise RecipeError(
                     f"`{name}` is {getattr(recipe, name)}, but `task` is {recipe.task!r}, which "
-                    f"does not use it. Set `{name}` back to {DEFAULTS[name]}."
+                    f"does not use it. {back}"
                 )
+
+    def data(self, spec: str) -> str:
+        """Return what `open_splits` opens for a recipe's `data`; unless overridden, that itself."""
+        return spec
+
+    def open(self, preparation: Preparation) -> None:  # noqa: B027  # most need nothing
+        """Open what is needed beside the data, before anything is written; usually nothing.
+
+        Raises:
+            StiffnetError: One of its kinds, if it cannot be used.
+        """
+
+    def files(self) -> Mapping[str, Path]:
+        """Return the files beside the data that a run depends on, by what they are called.
+
+        A run that is resumed must find them as they were.
+        """
+        return {}
 
     @abstractmethod
     def outputs(self, data: Data) -> int:

@@ -61,7 +61,13 @@ class Classify(Task):
 
     def check(self, loaded: LoadedModel, data: Data, output: Any) -> None:
         """See that the network has a logit for each class of the data."""
-        if (width := logits_of(output).shape[1]) != len(data.classes):
+        logits = logits_of(output)
+        if logits.ndim != 2:
+            raise CheckpointError(
+                f"{loaded.name} does not tell classes apart: it makes {logits.ndim - 1} axes of an "
+                "image. Train a classifier, or set `task` to what this network is for."
+            )
+        if (width := logits.shape[1]) != len(data.classes):
             raise CheckpointError(
                 f"{loaded.name} has {width} outputs, and {data.name} has {len(data.classes)} "
                 "classes. Start from a network by its name."
