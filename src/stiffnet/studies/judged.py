@@ -25,6 +25,14 @@ METRICS = {
     "log_growth": "logarithm of the growth",
     "score": "share of variance between channels",
     "slower": "loss of speed",
+    "speed": "images/s in percent of the plain network's",
+    "parameters": "parameters",
+    "correlation": "correlation of attention values with NSI over images",
+    "step_correlation": "correlation of attention values with NSI over steps",
+    "centre": "share in the central quarter, %",
+    "above_noise": "share in the central quarter above that for noise, %",
+    "followed": "how far the mean map follows shifted images, %",
+    "log_loss": "logarithm of the loss",
 }
 """What metrics are called in sentences."""
 Printed = Sequence[tuple[str, str, float]]
@@ -90,6 +98,8 @@ def sentence(judge: Judge, metric: str) -> str:
     word = METRICS.get(metric, metric)
     if judge.how == "printed":
         return f"{word}: in every row as printed"
+    if judge.how == "higher" and isinstance(judge.sides[0], float):
+        return f"{word}: {right} below {left}"
     if judge.how == "within":
         return f"{word}: {left} and {right} differ by less than {judge.margin:g}"
     return f"{word}: {left} above {right}"
