@@ -4,8 +4,10 @@ import numpy as np
 from torch import nn
 
 from stiffnet.data import open_splits
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
+from stiffnet.errors import DataError
 from stiffnet.jobs.row_run import Work
 from stiffnet.network.attention_text import NONE
 from stiffnet.network.loaded import LoadedModel
@@ -96,6 +98,8 @@ def trained(
 ) -> tuple[LoadedModel, ImageSet | ImageFolder, ImageSet | ImageFolder]:
     """Open the network that was trained for the row, and its training and test images."""
     training, test = open_splits(work.data)
+    if isinstance(training, BoxedImages) or isinstance(test, BoxedImages):
+        raise DataError(f"{work.data} has boxes, and images with labels are needed. Give others.")
     return open_model(RunFolder(work.need_folders[0]).final), training, test
 
 

@@ -68,7 +68,7 @@ def study(
         name: A name from `stiffnet list studies`, or ``"all"``.
         scale: ``demo``, ``small`` or ``paper``.
         seeds: How many; None for the scale's own number.
-        data: Where data sets are, as in ``cifar10:DIR``.
+        data: Where data sets and files are, as in ``cifar10:DIR`` and ``vgg16:FILE``.
         launcher: ``local`` or ``slurm``.
         processes: Rows at a time on this machine; 0 for as many as there are cores.
         slurm: What to ask SLURM for, such as ``{"partition": "gpu", "gpus_per_node": "1"}``.
@@ -207,7 +207,10 @@ def _computed(
             for row in _ready(waiting, rows, running, launcher.slots, alone):
                 place = plan.data[row.address]
                 again = row.address in lost
-                order = Order(str(store.root), row, tasks[row.kind], place, command, threads, again)
+                files = plan.files.get(row.address, {})
+                order = Order(
+                    str(store.root), row, tasks[row.kind], place, command, threads, again, files
+                )  # fmt: skip
                 running[row.address] = launcher.start(order)
                 del waiting[row.address]
             ended = _hopeless(waiting, rows)

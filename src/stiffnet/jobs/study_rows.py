@@ -5,8 +5,10 @@ from typing import Any
 
 from stiffnet.jobs import (
     rows_forms,
+    rows_gradcam,
     rows_looks,
     rows_speed,
+    rows_style,
     rows_surface,
     rows_train,
     rows_values,
@@ -17,12 +19,15 @@ from stiffnet.train.recipe_file import build_recipe
 
 ALONE = {"speed", "forms"}  # kinds that are computed while nothing else is
 LEAVING = {"train"}  # kinds whose folder is read by rows that are made from them
+BY_RECIPE = {"train", "restyle"}  # kinds whose settings are fields of a recipe
 TASKS: dict[str, Task] = {
     "train": rows_train.train,
+    "restyle": rows_style.restyle,
     "measure": rows_looks.measure,
     "freeze": rows_looks.freeze,
     "stripes": rows_looks.stripes,
     "growth": rows_looks.growth,
+    "gradcam": rows_gradcam.gradcam,
     "speed": rows_speed.speed,
     "surface": rows_surface.surface,
     "values": rows_values.values,
@@ -39,7 +44,7 @@ def settled(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         StiffnetError: If they cannot be.
     """
-    if kind != "train":
+    if kind not in BY_RECIPE:
         return dict(settings)
     given = dict(settings)
     on = given.pop(ON, None)

@@ -140,6 +140,15 @@ class Gallery(Block):
 
 
 @dataclass(frozen=True)
+class Pictures(Block):
+    """Small pictures in rows under the same headings: JPEG files in base64; nothing for none."""
+
+    label: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
 class Section(Block):
     """A part of a page with a heading of its own; `link` is what the top of the page calls it.
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stiffnet.report import blocks, cells
+from stiffnet.report.study_gallery import gallery
 from stiffnet.report.study_plots import (
     curves_figure,
     differences_figure,
@@ -190,6 +191,8 @@ def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
             for i, (title, figure) in enumerate(named)
         ]
         return [blocks.Box("side", drawn)]
+    if report.picture["kind"] == "gallery":
+        return gallery(report, heading)
     figure = _FIGURES[report.picture["kind"]](report)
     return [blocks.Plot(place, figure, heading, title=heading)]
 

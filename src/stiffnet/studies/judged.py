@@ -21,6 +21,10 @@ METRICS = {
     "parameters": "parameters",
     "correlation": "correlation of attention values with NSI over images",
     "step_correlation": "correlation of attention values with NSI over steps",
+    "centre": "share in the central quarter, %",
+    "above_noise": "share in the central quarter above that for noise, %",
+    "followed": "how far the mean map follows shifted images, %",
+    "log_loss": "logarithm of the loss",
 }
 """What metrics are called in sentences."""
 Printed = Sequence[tuple[str, str, float]]

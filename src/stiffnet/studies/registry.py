@@ -4,6 +4,8 @@ from stiffnet.registry import Entry, Registry
 from stiffnet.studies import (
     asr_figure2,
     asr_figure3,
+    asr_figure4,
+    asr_figure5,
     asr_growth,
     asr_replacement,
     asr_table1,
@@ -24,6 +26,7 @@ from stiffnet.studies import (
     stepnet_figure9,
     stepnet_table1,
     stepnet_table2,
+    stepnet_table3,
     stepnet_table4,
     stepnet_table7,
     stepnet_tickets,
@@ -33,6 +36,7 @@ from stiffnet.studies.study import Study
 _FILES = (
     stepnet_table1,
     stepnet_table2,
+    stepnet_table3,
     stepnet_table4,
     stepnet_table7,
     stepnet_figure2,
@@ -54,6 +58,8 @@ _FILES = (
     asr_table13,
     asr_figure2,
     asr_figure3,
+    asr_figure4,
+    asr_figure5,
     asr_replacement,
     asr_growth,
 )

@@ -38,6 +38,7 @@ _PAPER: dict[str, Settings] = {
     "train": {"recipe": "asr-resnet164"},
     "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 128, "rounds": 20},
 }
+_GRADCAM = {"demo": 360, "small": 500, "paper": 500}  # images; the paper took 500
 _GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed for
 
 _THRESHOLDS = {"m1": 4.0, "m2": 2.5, "points": 51}  # where a surface is counted
@@ -53,6 +54,7 @@ DEMO_MINUTES = {
     "freeze": 0.02,
     "stripes": 0.02,
     "growth": 0.05,
+    "gradcam": 0.1,
     "speed": 0.2,
     "surface": 0.02,
     "values": 0.03,
@@ -64,6 +66,7 @@ SMALL_MINUTES = {
     "freeze": 2.0,
     "stripes": 1.0,
     "growth": 1.0,
+    "gradcam": 1.0,
     "speed": 3.0,
     "surface": 1.0,
     "values": 2.0,
@@ -114,7 +117,7 @@ def train(attention: str = "none", needs: Sequence[Job] = (), **settings: object
 
 
 def look(kind: str, of: Job, **settings: object) -> Job:
-    """Look at a trained network: ``measure``, ``stripes``, ``growth``, ``freeze``."""
+    """Look at a trained network: ``measure``, ``stripes``, ``growth``, ``gradcam``, ``freeze``."""
     return Job(kind, settings, (of,))
 
 
@@ -179,6 +182,7 @@ def _defaults(scale: str, given: Mapping[str, Settings]) -> dict[str, Settings]:
     return {
         **dict.fromkeys(kinds, _LOOKS[scale]),
         "surface": {**_LOOKS[scale], **_THRESHOLDS},
+        "gradcam": {"limit": _GRADCAM[scale]},
         "growth": {"limit": _GROWTH[scale]},
         "forms": _TURNS[scale],
         **given,

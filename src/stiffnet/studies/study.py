@@ -115,9 +115,13 @@ class Published:
 
 @dataclass(frozen=True)
 class Picture:
-    """What the page draws beside the comparisons: a list of each row, or two metrics of all."""
+    """What the page draws beside the comparisons: a list of each row, or two metrics of all.
 
-    kind: Literal["curves", "points", "surfaces"]
+    Of a gallery, `x` is the list of pictures that a row was given, `y` that of those it made, and
+    `y_title` the picture that they should be like; all are JPEG files in base64.
+    """
+
+    kind: Literal["curves", "points", "surfaces", "gallery"]
     x: str
     y: str
     heading: str
