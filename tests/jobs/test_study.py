@@ -337,7 +337,7 @@ def test_data_that_nobody_said_the_place_of_are_asked_for(tmp_path):
     assert list(tmp_path.iterdir()) == []
     check_data([entry.value for entry in STUDIES], "demo", {})
     needed = ("cifar10", "coco", "photos", "style", "vgg16")
-    check_data([entry.value for entry in STUDIES], "small", {name: "DIR" for name in needed})
+    check_data([entry.value for entry in STUDIES], "small", dict.fromkeys(needed, "DIR"))
 
 
 def test_an_address_depends_on_what_determines_the_row_and_on_nothing_else():
