@@ -116,6 +116,7 @@ def poisoned(text):
         comparisons=tuple(replace(c, sentence=text, why=text) for c in made.comparisons),
         notes=(text,),
         facts={text: text},
+        beside={"tns": text, text: text},
         picture=made.picture | {"heading": text, "x_title": text, "y_title": text},
     )
 

@@ -98,6 +98,19 @@ def test_the_table_leads_to_every_study_and_the_top_of_the_page_to_a_few():
         assert 'href="#tables"' in top
 
 
+def test_other_metrics_stand_beside_the_one_that_is_compared():
+    made = cases.study(rows=("none", "se"), failed=True)
+    lines = [replace(line, values=line.values and line.values | {"size": 1234.0})
+             for line in made.lines]  # fmt: skip
+    beside = {"tns": "TNS", "size": "parameters", "else": "else"}
+    made = replace(made, lines=tuple(lines), beside=beside)
+    text = text_of([made], heading="x")
+    assert "measured seeds published TNS parameters else" in text
+    values = [line.values["tns"] for line in lines if line.row == "se" and not line.error]
+    assert len(values) == 3
+    assert f" {np.mean(values):.2f} ± {np.std(values, ddof=1):.2f} 1,234 –" in text
+
+
 def test_what_was_measured_is_said_beside_what_was_published():
     text = text_of([cases.study()], heading="x")
     assert "Accuracy, % (ResNet-20 on digits): mean ± standard deviation over seeds. The" in text

@@ -178,6 +178,7 @@ def reported(
         picture=None if study.picture is None else asdict(study.picture),
         notes=study.notes,
         facts=facts,
+        beside=dict(study.beside),
     )
 
 

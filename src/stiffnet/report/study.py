@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -17,6 +18,7 @@ from stiffnet.report.study_plots import (
 )
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
+    MISSING,
     clean,
     cleaned,
     count,
@@ -26,7 +28,7 @@ from stiffnet.report.text import (
     rows as frame_rows,
     strong,
 )
-from stiffnet.results.study import Comparison, StudyReport
+from stiffnet.results.study import Comparison, Line, StudyReport
 from stiffnet.words import listed
 
 Given = Sequence[tuple[StudyReport, str]]
@@ -216,18 +218,36 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
     known = bool(rows["published"].notna().any())
     if known:
         columns.append(blocks.Column("published"))
+    columns += [blocks.Column(clean(heading, longest=40)) for heading in report.beside.values()]
+    given = {row: lines for each, row, lines in report.rows if each == group}
     lines = []
     for row in rows.to_dict("records"):
-        spread = finite(row["std"])
-        measured = fixed(row["mean"], 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
+        measured = _spread(row["mean"], row["std"])
         cell = [blocks.Cell(clean(row["row"], longest=60)), blocks.Cell(measured)]
         cell.append(blocks.Cell(count(row["seeds"])))
         if known:
             cell.append(blocks.Cell(fixed(row["published"], 2)))
+        cell += [blocks.Cell(_beside(given[row["row"]], metric)) for metric in report.beside]
         lines.append(blocks.Row(cell))
     return blocks.Table(
         "forms", f"Measured and published, {clean(group)}", columns, lines, sheet=True
     )
+
+
+def _beside(lines: Sequence[Line], metric: str) -> str:
+    """Write the mean of a metric over seeds with its deviation; a whole number as one."""
+    found = [finite(line.values.get(metric)) for line in lines]
+    values = np.array([value for value in found if value is not None])
+    if not len(values):
+        return MISSING
+    if np.ptp(values) == 0 and float(values[0]).is_integer():
+        return count(values[0])
+    return _spread(values.mean(), values.std(ddof=1) if len(values) > 1 else None)
+
+
+def _spread(mean: Any, deviation: Any) -> str:
+    spread = finite(deviation)
+    return fixed(mean, 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
 
 
 def _comparisons(report: StudyReport) -> blocks.Table:

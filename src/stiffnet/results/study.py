@@ -104,6 +104,8 @@ class StudyReport(Record):
     """What else to draw; see `studies.study.Picture`."""
     notes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Other metrics that a table shows, with their headings."""
 
     @property
     def title(self) -> str:

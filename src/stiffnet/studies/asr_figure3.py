@@ -25,6 +25,11 @@ STUDY = Study(
     },
     metric="speed",
     unit="images/s, % of the plain network's",
+    beside={
+        "images_per_second": "images/s",
+        "accuracy": "accuracy, %",
+        "parameters": "parameters",
+    },
     judges=tuple(
         judge
         for name in MODULES

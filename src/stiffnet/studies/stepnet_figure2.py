@@ -13,6 +13,7 @@ STUDY = Study(
     rows={name: look("surface", train(name)) for name in MODULES},
     metric="tns",
     unit="TNS",
+    beside={"accuracy": "accuracy, %"},
     judges=tuple(higher(name, "none") for name in MODULES if name != "none"),
     scales=scales(
         {},

@@ -12,6 +12,7 @@ STUDY = Study(
     rows={name: look("measure", train(name)) for name in MODULES},
     metric="tns",
     unit="TNS",
+    beside={"accuracy": "accuracy, %"},
     judges=(rank_correlation("tns", "accuracy"),),
     scales=scales({}, on_datasets("CIFAR100", "STL10"), small_without=("srm", "fca", "asr:ie")),
     picture=Picture(

@@ -20,6 +20,7 @@ STUDY = Study(
     },
     metric="tns",
     unit="TNS",
+    beside={"accuracy": "accuracy, %"},
     judges=tuple(higher(name, "none") for name in TRICKS),
     scales=scales({}, on_datasets("CIFAR100")),
     picture=Picture(

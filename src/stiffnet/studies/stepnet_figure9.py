@@ -13,6 +13,7 @@ STUDY = Study(
     rows={name: look("values", train(name)) for name in MODULES},
     metric="correlation",
     unit="correlation of attention values with NSI over images, mean over steps",
+    beside={"accuracy": "accuracy, %"},
     judges=(higher(0.0, "se"), higher(0.0, "se", metric="step_correlation")),
     scales=scales(
         {},

@@ -145,6 +145,8 @@ class Study:
     scales: Mapping[str, Scale]
     published: Published | None = None
     picture: Picture | None = None
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Metrics that a table shows beside the one that is compared, with their headings."""
     notes: tuple[str, ...] = ()
     """What a reader has to know: our readings, inconsistencies of the paper."""
 
