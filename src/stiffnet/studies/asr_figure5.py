@@ -36,8 +36,7 @@ STUDY = Study(
                     "loss_weights": "random",
                     "style_weight": 10.0,
                 }
-            },
-            {"restyle": 0.3},
+            }, {"restyle": 0.3},
         ),
         "small": Scale(
             (Group("photographs at 64 pixels, VGG16"),),
@@ -51,8 +50,7 @@ STUDY = Study(
                     "style_weight": 2e3,
                     "crop_scale": [0.25, 1.0],
                 }
-            },
-            {"restyle": 1.0},
+            }, {"restyle": 1.0},
         ),
         "paper": Scale(
             (Group("COCO at 256 pixels, VGG16"),),
