@@ -46,7 +46,7 @@ DEMO_MINUTES = {
     "freeze": 0.02,
     "stripes": 0.02,
     "growth": 0.05,
-    "gradcam": 0.1,
+    "gradcam": 0.02,
     "speed": 0.2,
 }
 SMALL_MINUTES = {
@@ -55,7 +55,7 @@ SMALL_MINUTES = {
     "freeze": 2.0,
     "stripes": 1.0,
     "growth": 1.0,
-    "gradcam": 1.0,
+    "gradcam": 0.3,
     "speed": 3.0,
 }
 DATASETS = {"CIFAR10": "cifar10", "CIFAR100": "cifar100", "STL10": "stl10"}
