@@ -14,6 +14,7 @@ from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
 from stiffnet.cli.ode import ode
 from stiffnet.cli.report import report
+from stiffnet.cli.restyle import restyle
 from stiffnet.cli.spectrum import spectrum
 from stiffnet.cli.stripes import stripes
 from stiffnet.cli.study import study
@@ -35,6 +36,7 @@ app.command(cls=Command)(gradcam)
 app.command(cls=Command)(measure)
 app.command(cls=Command)(ode)
 app.command(cls=Command)(report)
+app.command(cls=Command)(restyle)
 app.command(cls=Command)(spectrum)
 app.command(cls=Command)(stripes)
 app.command(cls=Command)(study)

@@ -151,10 +151,10 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
         StepError: If the network cannot be run on the batch.
     """
     network = unwrap(model)
-    args, kwargs = as_arguments(resized(on_device(inputs, network), 2))
+    example = as_arguments(resized(on_device(inputs, network), 2))
     with plain_run(network):
         try:
-            logits = logits_of(network(*args, **kwargs))
+            logits = logits_of(example.on(network))
         except Exception as error:
             raise StepError(
                 f"{type(network).__name__} cannot be run on these images: {first_line(error)}. "
@@ -165,7 +165,7 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
 
 def _what(network: nn.Module, inputs: Any) -> dict[str, str]:
     """Say what samples are, where they are texts, alone or beside something else."""
-    is_text = reads_tokens(network) and sequences_of_call(network, *as_arguments(inputs))
+    is_text = reads_tokens(network) and sequences_of_call(network, as_arguments(inputs))
     return {"samples": "samples with text"} if is_text else {}
 
 
@@ -202,9 +202,8 @@ class _Run:
         )
 
     def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
-        args, kwargs = as_arguments(inputs)
         with record(self.model, self.steps) as recording:
-            output = self.model(*args, **kwargs)
+            output = as_arguments(inputs).on(self.model)
         trajectory = recording.trajectory
         if len(trajectory) != samples_in(inputs):
             raise StepError(
