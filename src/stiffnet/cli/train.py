@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Device, Weights, Where, Workers, choice, number
+from stiffnet.cli.options import Device, Settings, Weights, Where, Workers, choice, number, pairs
 from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
@@ -46,14 +46,7 @@ def train(
         int | None,
         number("Random seed for the weights, the order of the images and their augmentation."),
     ] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="Change a field of the recipe. Can be given several times.",
-        ),
-    ] = [],  # noqa: B006  # typer copies it
+    settings: Settings = [],  # noqa: B006  # typer copies it
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the run. By default runs/MODEL-FINGERPRINT."),
@@ -101,7 +94,7 @@ def train(
         model or None,
         data or None,
         recipe=recipe or None,
-        settings=_pairs(settings),
+        settings=pairs(settings),
         weights=weights or None,
         attention=attention or None,
         seed=seed,
@@ -125,20 +118,6 @@ def train(
     )
     if trained.result.rank == 0:
         print(_told(trained))
-
-
-def _pairs(settings: list[str]) -> dict[str, str]:
-    from stiffnet.errors import RecipeError
-
-    pairs: dict[str, str] = {}
-    for text in settings:
-        field, sign, value = text.partition("=")
-        if not sign:
-            raise RecipeError(f"`--set {text}` has no value. Write `--set FIELD=VALUE`.")
-        if field.strip() in pairs:
-            raise RecipeError(f"`{field.strip()}` is given twice. Keep one of the two.")
-        pairs[field.strip()] = value.strip()
-    return pairs
 
 
 def _told(trained: "Trained") -> str:

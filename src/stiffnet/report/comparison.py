@@ -79,7 +79,7 @@ def _part(comparison: Comparison, title: str, end: str) -> Part:
         kind="comparison",
         articles=[(title, said)],
         sections=[*_steps(comparison, end), _stages(comparison, end)],
-        tables=[(_against(pair), list(_tables(pair))) for pair in comparison.pairs],
+        tables=pair_tables(comparison),
         reading=["comparison"],
         facts=facts,
     )
@@ -209,6 +209,11 @@ def _stages(comparison: Comparison, end: str) -> Section:
     )
     block = Plot(f"shares{end}", figure, "Share of each stage in the sum of NSI")
     return Section(f"stages{end}", "Where in the network it is stiff", "Stages", text, [block])
+
+
+def pair_tables(comparison: Comparison) -> list[tuple[str, list[Table]]]:
+    """Return the numbers of every pair, each under its name."""
+    return [(_against(pair), list(_tables(pair))) for pair in comparison.pairs]
 
 
 def _tables(pair: Pair) -> Iterator[Table]:

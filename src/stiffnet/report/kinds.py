@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from stiffnet.report import (
     comparison,
+    demo,
     fold,
     forms,
     growth,
@@ -20,6 +21,7 @@ from stiffnet.report import (
 )
 from stiffnet.report.blocks import Part
 from stiffnet.results.comparison import Comparison
+from stiffnet.results.demo import DemoReport
 from stiffnet.results.fold import FoldReport, Forms
 from stiffnet.results.growth import Growth
 from stiffnet.results.ode import OdeRecord
@@ -44,6 +46,7 @@ KINDS: dict[type, ModuleType] = {
     Growth: growth,
     StudyReport: study,
     TrainingLog: training,
+    DemoReport: demo,
 }
 """Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
 
