@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import CorruptFileError
+from stiffnet.errors import CorruptFileError, RecipeError
 from stiffnet.fold.cost import costs
 from stiffnet.fold.fold import fold
 from stiffnet.fold.result import FoldResult
@@ -48,7 +48,7 @@ NETWORKS = {"plain": "none", "SE": "se", "StepNet": "stepnet", "ASR(SE)": "asr:s
 """The attention of each network; the last one is folded."""
 SETTINGS: dict[str, dict[str, object]] = {
     "digits": {
-        "epochs": 5,
+        "epochs": 8,
         "batch_size": 32,
         "image_size": 16,  # pixels; the digits have 8
         "learning_rate": 0.1,
@@ -61,8 +61,8 @@ OTHERS: dict[str, object] = {"epochs": 2}
 FILES = ("demo.json", "report.html")
 TESTED = 2_000  # test images at most, evenly chosen
 TIMED = 64  # images in a pass that is timed
-ROUNDS = 24  # in which each network is timed
-SEEN = 2  # images whose eigenvalues are found
+ROUNDS = 40  # in which each network is timed
+SEEN = 4  # images whose eigenvalues are found
 STATE = 4_096  # numbers in the state of a step whose eigenvalues are found within seconds
 ATTENTION = 1.3  # times as long as the plain network a network with attention trains, or so
 
@@ -185,6 +185,9 @@ def demo(
 
 
 def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, seed: int) -> Recipe:
+    for field in sorted({"attention", "data", "seed"} & set(settings or {})):
+        how = "The demo has networks of its own" if field == "attention" else "It has an option"
+        raise RecipeError(f"`{field}` cannot be set like this. {how}; leave it out.")
     own = SETTINGS.get(str(data).partition(":")[0], OTHERS)
     changed = {**own, **(settings or {})}
     return build_recipe(
@@ -235,11 +238,22 @@ def _shown(file: Path) -> list[str]:
         return []
 
 
-def _facts(recipe: Recipe, data: str, command: str) -> dict[str, str]:
+def _data_name(spec: str) -> str:
+    """Return what a data set is called, without the place where it lies.
+
+    >>> _data_name("digits"), _data_name("cifar10:there/is"), _data_name("my/photos")
+    ('digits', 'cifar10', 'photos')
+    """
+    name, _, place = spec.partition(":")
+    return Path(place or name).name if name == "folder" or not place else name
+
+
+def _facts(recipe: Recipe, tests: str, command: str) -> dict[str, str]:
     size = recipe.image_size or "as the data"
     return {
         "model": recipe.model,
-        "data": data,
+        "data": _data_name(recipe.data),
+        "test images": tests,
         "seed": str(recipe.seed),
         "epochs": str(recipe.epochs),
         "image size": str(size),

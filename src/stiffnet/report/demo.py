@@ -61,20 +61,17 @@ def terminal(report: DemoReport) -> RenderableType:
 
 def _part(report: DemoReport, title: str, end: str) -> Part:
     ledes = [Words(sentence, "lede") for sentence in say.answer(report)]
-    shown = [*ledes, Tiles(_tiles(report)), networks_table(report), _caution(report)]
+    caution = Words(say.one_seed(report), "warning")
+    shown = [*ledes, Tiles(_tiles(report)), networks_table(report), caution]
     sections = (_ode, _where, _eigenvalues, _attention, _folding, _training)
     return Part(
         kind="demo",
         articles=[(title, shown)],
         sections=[draw(report, f"demo{end}") for draw in sections],
         tables=_tables(report),
-        reading=["stiffness", "spectra", "comparison", "fold"],
+        reading=["stiffness", "comparison", "spectra", "fold"],
         facts=[(title, Facts(cleaned(report.facts)))],
     )
-
-
-def _caution(report: DemoReport) -> Words:
-    return Words(say.one_seed(report), "warning")
 
 
 def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
@@ -92,14 +89,14 @@ def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
 
 
 def networks_table(report: DemoReport) -> Table:
-    """Return one row a network: accuracy and stiffness before and after training."""
-    heads = ("accuracy before", "after", "TNS before", "after")
+    """Return one row a network: its accuracy, and its stiffness before and after training."""
+    heads = ("accuracy", "TNS before", "TNS after")
     columns = [Column("", numeric=False), *map(Column, heads)]
     rows = []
     for network in report.networks:
         both = (network.before, network.after)
-        texts = [tenths(each.accuracy) for each in both]
-        texts += [with_error(each.tns, each.tns_se) for each in both]
+        totals = [with_error(each.tns, each.tns_se) for each in both]
+        texts = [tenths(network.after.accuracy), *totals]
         rows.append(Row([Cell(say.name_of(network)), *map(Cell, texts)]))
     return Table("forms", "The networks before and after training", columns, rows, sheet=True)
 
@@ -112,6 +109,8 @@ def _ode(report: DemoReport, place: str) -> Section:
         "the error changes sign, and grows, though the equation damps it. A residual network "
         "computes x ← x + f(x), block after block, which is forward Euler with a step of size 1."
     )
+    if report.euler.problem == "eq8":
+        text += " The example is y′ = −1000 y + 3000 − 2000 exp(−t), y(0) = 0."
     found = ode_findings.on_euler(report.euler, report.euler.title)
     name = clean(report.euler.title, longest=80)
     drawn = [
@@ -158,9 +157,9 @@ def _eigenvalues(report: DemoReport, place: str) -> Section:
     name = clean(step, longest=120)
     shown = spectra_findings.shown_of(found)
     text = (
-        f"NSI says how large a step is, and eigenvalues say what it does to a perturbation. These "
-        f"are all eigenvalues of the branch of {name}, a stiff step of the trained plain network, "
-        f"on {images(len(found.images))}. In the disc |1 + λ| ≤ 1, a step of size 1 damps."
+        "NSI says how large a step is, and eigenvalues say what it does to a perturbation. These "
+        f"are all eigenvalues of the branch of {name}, {say.which(report, step)}, on "
+        f"{images(len(found.images))}. In the disc |1 + λ| ≤ 1, a step of size 1 damps."
     )
     drawn = [
         Plot(f"{place}-plane", spectra_plots.plane_figure(found.spectra[step]),
@@ -181,10 +180,14 @@ def _attention(report: DemoReport, place: str) -> Section:
         "StepNet choose it anew for every image; ASR learns constants. What is added to the state "
         "is the increment, and its size over NSI is the mean step size."
     )
-    said = [*map(say.chosen, gated), *comparison.findings(report.comparison)]
+    said = [
+        sentence
+        for network, pair in zip(gated, report.comparison.pairs, strict=True)
+        for sentence in (say.chosen(network), comparison.wholes(pair))
+    ]
     blocks = [
         Findings(said),
-        _caution(report),
+        Words(say.NETWORKS_NOT_MODULES, "warning"),
         Plot(f"{place}-sizes", demo_plots.step_sizes_figure(report.networks),
              "Mean step size by step", "Mean step size, trained", switch=True),
         Plot(f"{place}-means", steps_figure(report.comparison.networks), "Mean NSI by step",

@@ -18,6 +18,7 @@ from stiffnet.report.text import (
     percent,
     strong,
     tenths,
+    with_error,
 )
 from stiffnet.results.demo import DemoNetwork, DemoReport, TimedForm
 from stiffnet.results.spectra import SpectrumReport
@@ -25,6 +26,10 @@ from stiffnet.stiffness.relate import relate
 from stiffnet.words import listed
 
 ALPHA = 0.05  # p-values above it are not put into words as a relation
+NETWORKS_NOT_MODULES = (
+    "These are differences of networks that were trained from one seed, and not of the modules: "
+    "another seed may turn them around."
+)
 _NAME = 40  # characters of a network's name in a sentence
 
 
@@ -35,27 +40,62 @@ def name_of(thing: DemoNetwork | TimedForm) -> str:
 
 def answer(report: DemoReport) -> list[str]:
     """Say in a few sentences how stiff, what attention cost, and what folding gave back."""
-    plain, constant = report.networks[0], report.networks[-1]
-    gated = [report.form(network.name) for network in report.networks[1:]]
-    folded = report.forms[len(report.networks)]
-    said = [_trained(report), f"{change(plain)} {_costs(gated)}"]
-    back = f"Folded into the weights, {name_of(constant)} {_speed(folded)}"
-    return [*said, f"{back}, and {_same(report, folded)}."]
+    constant, folded = report.networks[-1], report.forms[len(report.networks)]
+    gated = [report.form(each.name) for each in report.networks[1:]]
+    return [
+        _trained(report),
+        f"{_beside(gated)} Folded into the weights, {name_of(constant)} {_speed(folded)}, and its "
+        f"outputs differ from those before by {strong(_error(folded))} of the largest.",
+    ]
 
 
 def _trained(report: DemoReport) -> str:
-    networks = listed([name_of(network) for network in report.networks])
-    right = [finite(network.after.accuracy) for network in report.networks]
-    known = [each for each in right if each is not None]
-    seed = clean(report.facts.get("seed", MISSING), longest=20)
-    many = count(len(report.networks))
-    said = f"{many} networks were trained from one random seed ({seed}): {networks}"
-    if not known:
+    """Say what was trained, how well, and what that did to the stiffness of the plain network."""
+    networks, plain = report.networks, report.networks[0]
+    known = [right for each in networks if (right := finite(each.after.accuracy)) is not None]
+    said = f"From one random seed, {listed([name_of(each) for each in networks])} networks learnt "
+    said += f"{clean(report.facts.get('data', 'the same images'), longest=60)}"
+    if known:
+        low, high = tenths(min(known)), tenths(max(known))
+        between = strong(low) if low == high else f"{strong(low)} to {strong(high)}"
+        said += f", and get {between} of {images(plain.after.samples)} right"
+    totals = [
+        (finite(each.tns), with_error(each.tns, each.tns_se))
+        for each in (plain.before, plain.after)
+    ]
+    (before, then), (after, now) = totals
+    if before is None or after is None:
         return f"{said}."
-    low, high = tenths(min(known)), tenths(max(known))
-    tested = images(report.networks[0].after.samples)
-    between = strong(low) if low == high else f"{strong(low)} to {strong(high)}"
-    return f"{said}. They get {between} of {tested} right."
+    way = "lowered" if after < before else "raised"
+    if stiffness_findings.alike(plain.before.view(), plain.after.view()):
+        way = "did not clearly change"
+    return (
+        f"{said}. Training {way} the total neural stiffness (TNS) of the plain network: "
+        f"{strong(then)} before, {strong(now)} after."
+    )
+
+
+def _beside(forms: Sequence[TimedForm]) -> str:
+    """Say which forms are as fast as the plain network, and how fast the others are."""
+    apart, alike = ([form for form in forms if _apart(form) is told] for told in (True, False))
+    said = []
+    if apart:
+        times = strong(listed([fixed(form.ratio, 2) for form in apart]))
+        verb = "runs" if len(apart) == 1 else "run"
+        said.append(f"{_names(apart)} {verb} at {times} times the plain network's speed.")
+    if alike:
+        said.append(f"{_names(alike)} cannot be told from the plain network in speed.")
+    return " ".join(said)
+
+
+def _names(forms: Sequence[TimedForm]) -> str:
+    return listed([name_of(form) for form in forms])
+
+
+def _apart(form: TimedForm) -> bool:
+    """Say whether the passes of a form show that it is not as fast as the plain network."""
+    low, high = form.interval or (-np.inf, np.inf)
+    return not low <= 1 <= high
 
 
 def change(network: DemoNetwork) -> str:
@@ -66,40 +106,32 @@ def change(network: DemoNetwork) -> str:
     return said[0] if said else f"{name_of(network)} has no total neural stiffness (TNS)."
 
 
-def _costs(gated: Sequence[TimedForm]) -> str:
-    return (
-        f"Attention is not free: {listed([f'{name_of(each)} {_speed(each)}' for each in gated])}."
-    )
-
-
 def _speed(form: TimedForm) -> str:
     """Say how fast a form is beside the plain network, if its timed passes can tell."""
     ratio, interval = form.ratio, form.interval
     if interval is None:
         few = "from too few passes for an interval"
         return f"runs at {strong(f'{fixed(ratio, 2)} times')} the plain network's speed, {few}"
-    low, high = interval
-    within = f"95 % interval {fixed(low, 2)} to {fixed(high, 2)}"
-    if low <= 1 <= high:
-        same = strong("cannot be told from the plain network")
-        return f"{same} in speed ({fixed(ratio, 2)} times it, {within})"
+    within = f"95 % interval {fixed(interval[0], 2)} to {fixed(interval[1], 2)}"
+    if not _apart(form):
+        told = f"{strong(f'{fixed(ratio, 2)} times')} it, {within}"
+        return f"cannot be told from the plain network in speed ({told})"
     return f"runs at {strong(f'{fixed(ratio, 2)} times')} the plain network's speed ({within})"
 
 
-def _same(report: DemoReport, folded: TimedForm) -> str:
+def _error(folded: TimedForm) -> str:
     error = finite(folded.scaled_error)
-    differ = MISSING if error is None else f"{error:.0e}"
-    return f"its outputs differ from those before by {strong(differ)} of the largest"
+    return MISSING if error is None else f"{error:.0e}"
 
 
 def one_seed(report: DemoReport) -> str:
     """Say what can not be said from one seed."""
     seed = clean(report.facts.get("seed", MISSING), longest=20)
     return (
-        f"All of this is from one seed ({seed}). Intervals and p-values are over images, or over "
-        "timed passes: they hold for these trained networks, and say nothing about how another "
-        "seed would come out. Which module is better cannot be told here; `stiffnet study "
-        "stepnet-table1` compares several seeds."
+        f"All of this is from one seed ({seed}). Intervals and p-values are over images or timed "
+        "passes: they hold for these trained networks, and another seed may put them in another "
+        "order. Which module is better cannot be told here; the command “stiffnet study "
+        "stepnet-table1” compares modules over several seeds."
     )
 
 
@@ -109,8 +141,16 @@ def where(network: DemoNetwork) -> str:
     return found[0] if found else "No step moves the state."
 
 
+def which(report: DemoReport, step: str) -> str:
+    """Say why this step was looked at."""
+    stiffest = report.networks[0].after.stiffest_steps(1)["step"].tolist()
+    if stiffest == [step]:
+        return "the stiffest counted step of the trained plain network"
+    return "of the trained plain network's counted steps the stiffest that is small enough"
+
+
 def eigenvalues(spectrum: SpectrumReport) -> list[str]:
-    """Say of a step's eigenvalues which would grow anyhow, and which because the step is long."""
+    """Say what a step does to perturbations: which grow anyhow, and which as the step is long."""
     [step] = spectrum.steps
     found = spectrum.spectra[step]
     values = np.concatenate([each.eigenvalues for each in found])
@@ -121,23 +161,29 @@ def eigenvalues(spectrum: SpectrumReport) -> list[str]:
     )
     negative, positive = values.real < -zero, values.real > zero
     far = negative & (np.abs(1 + values) > 1 + 1e-9)
-    least = float(values.real.min())
     said = [
-        f"{strong(percent(positive.mean()))} of its eigenvalues have a positive real part: these "
+        f"{strong(percent(positive.mean()))} of the eigenvalues have a positive real part: such "
         "perturbations grow in the equation itself, whatever the step size."
     ]
-    if far.any():
-        longest = float((-2 * values[far].real / np.abs(values[far]) ** 2).min())
-        said.append(
-            f"{strong(percent(far.mean()))} decay in the equation, and grow all the same because a "
-            f"step of size 1 is too long for them: the longest stable one would be "
-            f"{strong(number(longest, 2))}. This is stiffness in the classical sense."
+    if not negative.any():
+        return said
+    least = float(values.real.min())
+    fastest = f"The fastest decay has the real part {strong(number(least, 2))}, for which "
+    fastest += f"forward Euler is stable up to a step of {strong(number(-2 / least, 2))}"
+    said.append(
+        f"{fastest}; a residual step has size 1. "
+        + (
+            "It is too long, as the longest step above was."
+            if least < -2
+            else "By its fastest decay this step is not too long, unlike the longest one above."
         )
-    elif negative.any():
+    )
+    if far.any():
+        turn = bool((np.abs(values[far].imag) > np.abs(values[far].real)).all())
+        why = ", because they turn more than they decay" if turn else ""
         said.append(
-            "No perturbation that decays in the equation grows because of the step size: the most "
-            f"negative real part is {strong(number(least, 2))}, and −2 is the limit for real "
-            "eigenvalues. By its eigenvalues alone, this step is not too long."
+            f"{strong(percent(far.mean()))} of them decay in the equation and grow in a step of "
+            f"size 1 all the same{why}."
         )
     return said
 
@@ -164,7 +210,18 @@ def chosen(network: DemoNetwork) -> str:
         f"{name_of(network)} multiplies what a branch adds by {strong(number(low, 2))} (at "
         f"{clean(least, longest=60)}) to {strong(number(high, 2))} (at {clean(most, longest=60)})."
     )
-    return f"{said} {_related(frame['nsi_mean'].to_numpy(dtype=float), sizes)}"
+    related = _related(frame["nsi_mean"].to_numpy(dtype=float), sizes)
+    return " ".join(filter(None, (said, _moved(network), related)))
+
+
+def _moved(network: DemoNetwork) -> str:
+    """Give the total of what is really added, beside TNS, which is taken before the gates."""
+    after = network.after
+    if None in (finite(after.increment_total), finite(after.tns)):
+        return ""
+    total = strong(with_error(after.increment_total, after.increment_total_se))
+    tns = with_error(after.tns, after.tns_se)
+    return f"With the gates in, the total is {total}; TNS, which is taken before them, is {tns}."
 
 
 def _related(nsi: Any, sizes: Sequence[float | None]) -> str:
