@@ -63,7 +63,7 @@ TESTED = 2_000  # test images at most, evenly chosen
 TIMED = 64  # images in a pass that is timed
 ROUNDS = 40  # in which each network is timed
 SEEN = 4  # images whose eigenvalues are found
-STATE = 4_096  # numbers in the state of a step whose eigenvalues are found within seconds
+STATE = 2_048  # numbers in the state of a step whose eigenvalues are found within seconds
 ATTENTION = 1.3  # times as long as the plain network a network with attention trains, or so
 
 
@@ -220,7 +220,7 @@ def _starts(
             one = training_seconds(plain.model, images, labels)
             amount = len(lesson.train) * recipe.epochs
             looks = min(TESTED, len(lesson.test)) / 3  # a pass forward alone
-            work = amount * (1 + 3 * ATTENTION) + 2 * len(recipes) * looks
+            work = amount * (1 + (len(recipes) - 1) * ATTENTION) + 2 * len(recipes) * looks
             watcher.note(
                 f"{len(recipes)} networks are trained on {len(lesson.train):,} images for "
                 f"{recipe.epochs} epochs and measured on {min(TESTED, len(lesson.test)):,}: about "
