@@ -111,8 +111,8 @@ def _ode(report: DemoReport, place: str) -> Section:
     )
     if report.euler.problem == "eq8":
         text += " The example is y′ = −1000 y + 3000 − 2000 exp(−t), y(0) = 0."
-    found = ode_findings.on_euler(report.euler, report.euler.title)
     name = clean(report.euler.title, longest=80)
+    found = ode_findings.on_euler(report.euler, name)
     drawn = [
         Plot(
             f"{place}-ode-first",
