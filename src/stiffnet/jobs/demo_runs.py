@@ -56,7 +56,8 @@ def train_runs(
         StiffnetError: One of its other kinds, if a network cannot be trained.
     """
     made = []
-    for path, recipe in recipes.items():
+    for number, (path, recipe) in enumerate(recipes.items(), start=1):
+        watcher.note(f"Network {number} of {len(recipes)}, attention {recipe.attention}: {path}.")
         folder = RunFolder(path)
         there = folder.recipe.exists()
         left = there and folder.owner not in shown and build_recipe(folder.recipe) == recipe
