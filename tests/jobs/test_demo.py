@@ -96,7 +96,7 @@ def test_everything_is_trained_measured_and_written(made):
     assert "How stiff a network is" in found.files[1].read_text()
     assert [form.name for form in found.report.forms] == [*demo.NETWORKS, "folded", "fused"]
     assert [len(form.ratios) for form in found.report.forms] == [0] + [6] * 3
-    assert watcher.notes[0].startswith("2 networks are trained on 32 images for 1 epochs")
+    assert watcher.notes[0].startswith("2 networks are trained on 32 images (1 epochs)")
     assert " on this machine." in watcher.notes[0]
 
 
@@ -219,8 +219,8 @@ def test_somebodys_file_stays(tmp_path, capsys, name):
         (["--data", "cifar10:missing"], "missing"),
         (["--set", "epochs"], "has no value"),
         (["--set", "epochz=3"], "epochz"),
-        (["--set", "seed=3"], "`seed` cannot be set like this. It has an option"),
-        (["--set", "attention=se"], "networks of its own"),
+        (["--set", "seed=3"], "`seed` cannot be set like this. Use `--seed`."),
+        (["--set", "attention=se"], "The demo has its own; leave it out."),
     ],
 )
 def test_what_cannot_be_used_is_a_sentence_and_writes_nothing(tmp_path, capsys, options, said):

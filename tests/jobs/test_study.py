@@ -1,6 +1,7 @@
 """Studies through their runner: rows computed once, resumed, shared, and failing by themselves."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +16,13 @@ from stiffnet.errors import DataError, StorageError
 from stiffnet.jobs.launch import LaunchError, LocalProcesses, SlurmJobs
 from stiffnet.jobs.row_run import Work, run_row
 from stiffnet.jobs.row_store import RowStore
+from stiffnet.jobs.rows_train import on_steps, train
 from stiffnet.jobs.study import run_studies, study as named
 from stiffnet.jobs.study_plan import Plan, check_data, planned
-from stiffnet.jobs.study_rows import settled, train
+from stiffnet.jobs.study_rows import settled
 from stiffnet.results.study import StudyReport, StudyRow
 from stiffnet.studies.registry import STUDIES
+from stiffnet.studies.study import Job
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Audience, run
 
@@ -112,6 +115,24 @@ def test_a_second_run_computes_nothing(root):
     again = Here()
     ran([study(PLAIN)], root, again)
     assert again.started == []
+
+
+def test_rows_without_their_folders_are_computed_again_only_if_a_folder_is_read(root):
+    tasks = TASKS | {"train": fake_rows.number}
+    trained = job(1.0, kind="train")
+    first = {"low": job(0.0), "high": job(1.0, needs=[trained])}
+    ran([study(first)], root, tasks=tasks)
+    before = values_of(root)
+    shutil.rmtree(root / "work")
+    launcher = Here()
+    ran([study(first)], root, launcher, tasks=tasks)
+    assert launcher.started == []  # nothing is missing
+    more = first | {"higher": job(2.0, needs=[trained])}
+    ran([study(more)], root, launcher, tasks=tasks)
+    kinds = [address.partition("-")[0] for address in launcher.started]
+    assert sorted(kinds) == ["number"] * 3 + ["train"] * 3
+    assert kinds[0] == "train"
+    assert before.items() <= values_of(root).items()
 
 
 def test_rows_that_studies_share_are_computed_once(root):
@@ -315,7 +336,8 @@ def test_data_that_nobody_said_the_place_of_are_asked_for(tmp_path):
         named("stepnet-table1", scale="small", out=tmp_path, data=["cifar10"])
     assert list(tmp_path.iterdir()) == []
     check_data([entry.value for entry in STUDIES], "demo", {})
-    check_data([entry.value for entry in STUDIES], "small", {"cifar10": "cifar10:DIR"})
+    needed = ("cifar10", "coco", "photos", "style", "vgg16")
+    check_data([entry.value for entry in STUDIES], "small", dict.fromkeys(needed, "DIR"))
 
 
 def test_an_address_depends_on_what_determines_the_row_and_on_nothing_else():
@@ -323,17 +345,13 @@ def test_an_address_depends_on_what_determines_the_row_and_on_nothing_else():
         plan = Plan({"digits": name}, settled)
         plan.prints["digits"] = {"pixels": settings.pop("pixels", "a")}
         given = {"recipe": "quick", "data": "digits", "seed": 0, **settings}
-        return plan.add(job_of(given))
-
-    from stiffnet.studies.study import Job
-
-    def job_of(given):
-        return Job("train", given)
+        return plan.add(Job("train", given))
 
     base = address()
     assert address() == base
     assert address(epochs=10) == base  # which is what `quick` has anyway
     assert address(attention="none") == base
+    assert address(train_images=0) == base  # a field that recipes got later
     for other in ({"epochs": 11}, {"seed": 1}, {"attention": "se"}, {"pixels": "b"}):
         assert address(**other) != base
 
@@ -371,11 +389,10 @@ def test_attention_goes_on_the_stiffest_steps(tmp_path):
     measured = StudyRow("measure-0", "measure", {}, values={
         "nsi": [0.9, 0.1, 0.5, 0.3, 0.2, 0.4], "counted": [False] + [True] * 5, "steps": steps,
     })  # fmt: skip
-    from stiffnet.jobs.study_rows import _on_steps
 
     def chosen(which, seed=0):
         work = Work({"seed": seed}, (measured,), tmp_path, (tmp_path,), "", "")
-        return _on_steps("se", {"which": which, "share": 0.4}, work)
+        return on_steps("se", {"which": which, "share": 0.4}, work)
 
     assert chosen("stiffest") == "se,where=layer2+se,where=layer5"
     drawn = {chosen("random", seed) for seed in range(20)}
@@ -383,3 +400,11 @@ def test_attention_goes_on_the_stiffest_steps(tmp_path):
     assert chosen("random", 1) == chosen("random", 1)
     assert not any("layer0" in text for text in drawn)
     assert Path(tmp_path).exists()
+
+
+def test_addresses_stay_when_recipes_get_more_fields():
+    """The row was written by an earlier version; results/ and users keep such rows."""
+    plan = Plan({}, settled)
+    plan.prints["digits"] = {"pixels": "a"}
+    row = plan.add(Job("train", {"recipe": "quick", "data": "digits", "seed": 0}))
+    assert row == "train-45b25ac681cc9033"

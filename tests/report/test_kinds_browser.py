@@ -2,7 +2,7 @@
 
 import pytest
 
-from observe import spectrum_cases, stripe_cases
+from observe import gradcam_cases, spectrum_cases, stripe_cases
 from report import demo_cases, study_cases
 from report.browser import CHROMIUM, browser
 from report.payloads import PAYLOADS
@@ -20,6 +20,7 @@ LARGE = {  # and how many plots are drawn at once
     "study": (lambda: study_cases.study(picture="curves", failed=True), 2),
     "training": (study_cases.log, 3),
     "demo": (demo_cases.report, 2 + 1 + 2 + 2 + 1 + 2),
+    "Grad-CAM": (gradcam_cases.report, 3 + 3),
 }
 POISONED = {
     "stripes": stripe_cases.poisoned,
@@ -27,6 +28,7 @@ POISONED = {
     "study": study_cases.poisoned,
     "training": study_cases.poisoned_log,
     "demo": demo_cases.poisoned,
+    "Grad-CAM": gradcam_cases.poisoned,
 }
 
 

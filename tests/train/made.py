@@ -31,6 +31,8 @@ def recipes(draw):
         "weight_decay": draw(LARGE),
         "decay": draw(st.sampled_from(["all", "weights"])),
         "label_smoothing": draw(UNIT),
+        "mixup": draw(LARGE),
+        "cutmix": draw(LARGE),
         "clip_norm": draw(LARGE),
         "ema_decay": draw(UNIT),
         "precision": draw(st.sampled_from(["32-true", "bf16-mixed", "16-mixed"])),

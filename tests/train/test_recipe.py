@@ -39,6 +39,8 @@ OTHER = {  # of each field another value, and what it needs beside it
     "warmup_epochs": (1, {}),
     "warmup_share": (0.1, {}),
     "label_smoothing": (0.1, {}),
+    "mixup": (0.2, {}),
+    "cutmix": (1.0, {}),
     "clip_norm": (1.0, {}),
     "ema_decay": (0.9, {}),
     "precision": ("64-true", {}),
@@ -52,6 +54,13 @@ OTHER = {  # of each field another value, and what it needs beside it
     "noise_b": (0.5, RANDOM),
     "batch_noise": (True, {}),
     "sync_norms": (False, {}),
+    "frozen_stages": (1, {}),
+    "frozen_norms": (True, {}),
+    "style": ("waves.png", {}),
+    "loss_weights": ("random", {}),
+    "content_weight": (2.0, {}),
+    "style_weight": (2.0, {}),
+    "tv_weight": (2.0, {}),
 }
 
 
@@ -104,6 +113,8 @@ def test_equal_recipes_are_the_same_recipe(one, other):
         ("../b/cats/", "folder:cats"),
         ("folder:/c/cats", "folder:cats"),
         ("folder:cats", "folder:cats"),
+        ("coco:/c/trees", "coco:trees"),
+        ("coco", "coco"),
         ("/a:b/cats", "folder:cats"),
         ("./digits", "folder:digits"),
         ("folder", "folder"),

@@ -16,12 +16,12 @@ from stiffnet.train.initial import initial_network
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run import run
-from stiffnet.train.tasks import TASKS, register_task, task_of
+from stiffnet.train.tasks import OURS, TASKS, register_task, task_of
 from stiffnet.train.tasks.base import Judged, Task
 from train import faults
 from train.faults import EVERYTHING, SAMPLES, begin, finish, outcome, pictures
 
-RECIPE = replace(EVERYTHING, task="shade", label_smoothing=0.0, epochs=3)
+RECIPE = replace(EVERYTHING, task="shade", label_smoothing=0.0, mixup=0.0, cutmix=0.0, epochs=3)
 
 
 class Shade(Task):
@@ -164,13 +164,15 @@ def test_a_recipe_says_its_task_and_nothing_that_the_task_does_not_use():
         task_of(Recipe(task="clasify"))
     with pytest.raises(RecipeError, match=r"`label_smoothing` is 0.1, but `task` is 'shade'"):
         Shade(replace(RECIPE, label_smoothing=0.1))
+    with pytest.raises(RecipeError, match=r"`mixup` is 0.2, but `task` is 'shade'"):
+        Shade(replace(RECIPE, mixup=0.2))
 
 
 @pytest.mark.parametrize("name", ["classify", "", "Shade", "a b", "_x"])
 def test_a_task_has_a_name_of_its_own(name):
     with pytest.raises(RecipeError, match="A task cannot be called"):
         register_task(name, Shade)
-    assert list(TASKS) == ["classify"]
+    assert TASKS.keys() == OURS
 
 
 def test_a_recipe_of_the_first_version_says_nothing_of_tasks():

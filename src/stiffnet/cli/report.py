@@ -16,7 +16,12 @@ def report(
             help="A result file, a run, or a folder of such; any number of them.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write.")] = Path("report.html"),
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="Page to write; with .md, its sentences and tables as Markdown."
+        ),
+    ] = Path("report.html"),
     heading: Annotated[str, typer.Option(metavar="TITLE", help="What the page is called.")] = "",
 ) -> None:
     """Write one page from any number of results.

@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Device, Settings, Weights, Where, Workers, choice, number, pairs
+from stiffnet.cli.options import (
+    Device,
+    Settings,
+    Weights,
+    Where,
+    Workers,
+    choice,
+    number,
+    pairs,
+    text,
+)
 from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
     from stiffnet.jobs.train import Trained
+    from stiffnet.train.recipe import Recipe
+    from stiffnet.train.tasks.base import Task
 
 
 class Strategy(StrEnum):
@@ -25,7 +37,11 @@ class Strategy(StrEnum):
 def train(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="A timm name, torchvision:NAME, or a model folder."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A timm name, torchvision:NAME, or a model folder; style:in, style:bn or "
+            "style:bn+asr to restyle photographs.",
+        ),
     ] = "",
     data: Annotated[
         str,
@@ -47,6 +63,17 @@ def train(
         number("Random seed for the weights, the order of the images and their augmentation."),
     ] = None,
     settings: Settings = [],  # noqa: B006  # typer copies it
+    style: Annotated[
+        str, text("PICTURE", "Style to learn: a picture file, china or flower. For style:NAME.")
+    ] = "",
+    loss_weights: Annotated[
+        str,
+        text(
+            "FILE|random",
+            "VGG16 weights in torchvision's names, which judge restyled photographs; random: a "
+            "small network, for trials.",
+        ),
+    ] = "",
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the run. By default runs/MODEL-FINGERPRINT."),
@@ -99,6 +126,8 @@ def train(
         attention=attention or None,
         seed=seed,
         skip_bad_images=skip_bad_images,
+        style=style or None,
+        loss_weights=loss_weights or None,
         out=out,
         resume=resume,
         again=again,
@@ -126,23 +155,26 @@ def _told(trained: "Trained") -> str:
 
     result, recipe = trained.result, trained.recipe
     _, constant = split_attention(recipe.attention)
-    final, tests = as_argument(result.folder.final), _tests_of(recipe.data)
-    measure = shlex.join(["stiffnet", "measure", final, "--data", tests])
-    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', as_argument(result.folder.path)])}\n"
+    run, final = as_argument(result.folder.path), as_argument(result.folder.final)
+    measure = shlex.join(["stiffnet", "measure", final, "--data", _tests_of(result.task, recipe)])
+    use = f"Use it:      {shlex.join(['stiffnet', 'restyle', run])} PICTURE... --out DIR\n"
+    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', run])}\n"
     return (
         f"{result.conclusion}\n"
         f"The network: {result.folder.final}\n"
+        f"{use if recipe.task == 'restyle' else ''}"
         f"Measure it:  {measure}\n"
         f"{fold if constant else ''}"
         f"The log:     {result.folder.log}"
     )
 
 
-def _tests_of(data: str) -> str:
+def _tests_of(task: "Task", recipe: "Recipe") -> str:
     """Return what `measure` takes for the test images of the run."""
     from stiffnet.data import spec_of_tests
     from stiffnet.errors import DataError
 
+    data = task.data(recipe.data)
     try:
         return spec_of_tests(data)
     except DataError:  # a finished run whose data are elsewhere by now

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import CorruptFileError, RecipeError
+from stiffnet.errors import CorruptFileError, DataError, RecipeError
 from stiffnet.fold.cost import costs
 from stiffnet.fold.fold import fold
 from stiffnet.fold.result import FoldResult
@@ -64,6 +65,7 @@ TIMED = 64  # images in a pass that is timed
 ROUNDS = 40  # in which each network is timed
 SEEN = 4  # images whose eigenvalues are found
 STATE = 2_048  # numbers in the state of a step whose eigenvalues are found within seconds
+OTHER_WORK = 30  # seconds for eigenvalues, folding, timing and the page, or so
 ATTENTION = 1.3  # times as long as the plain network a network with attention trains, or so
 
 
@@ -185,9 +187,13 @@ def demo(
 
 
 def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, seed: int) -> Recipe:
-    for field in sorted({"attention", "data", "seed"} & set(settings or {})):
-        how = "The demo has networks of its own" if field == "attention" else "It has an option"
-        raise RecipeError(f"`{field}` cannot be set like this. {how}; leave it out.")
+    for field in sorted({"attention", "data", "seed", "task"} & set(settings or {})):
+        how = (
+            f"Use `--{field}`"
+            if field in ("data", "seed")
+            else "The demo has its own; leave it out"
+        )
+        raise RecipeError(f"`{field}` cannot be set like this. {how}.")
     own = SETTINGS.get(str(data).partition(":")[0], OTHERS)
     changed = {**own, **(settings or {})}
     return build_recipe(
@@ -209,24 +215,23 @@ def _starts(
     recipes: Mapping[str, Recipe], watcher: Watcher
 ) -> tuple[dict[str, LoadedModel], ImageSet | ImageFolder]:
     """Return the networks as training will begin with them; and say how long it will take."""
-    starts, test = {}, None
+    starts, lessons = {}, []
     for name, recipe in recipes.items():
         lesson, starts[name], _, _ = open_subject(recipe, task_of(recipe))
-        test = lesson.test
-        if name == "plain":
-            plain, batch = starts[name], min(recipe.batch_size, len(lesson.train))
-            few = lesson.train.batches(plain.preparation, batch_size=batch, limit=batch)
-            [(images, labels)] = few
-            one = training_seconds(plain.model, images, labels)
-            amount = len(lesson.train) * recipe.epochs
-            looks = min(TESTED, len(lesson.test)) / 3  # a pass forward alone
-            work = amount * (1 + (len(recipes) - 1) * ATTENTION) + 2 * len(recipes) * looks
-            watcher.note(
-                f"{len(recipes)} networks are trained on {len(lesson.train):,} images for "
-                f"{recipe.epochs} epochs and measured on {min(TESTED, len(lesson.test)):,}: about "
-                f"{duration(one * work + 30)} on this machine."
-            )
-    assert test is not None, "there are networks"
+        lessons.append(lesson)
+    train, test = lessons[0].train, lessons[0].test
+    if isinstance(train, BoxedImages) or isinstance(test, BoxedImages):
+        raise DataError("The demo classifies images. Give data with one label for each image.")
+    plain, recipe = next(iter(starts.values())), next(iter(recipes.values()))
+    batch, tested = min(recipe.batch_size, len(train)), min(TESTED, len(test))
+    [(images, labels)] = train.batches(plain.preparation, batch_size=batch, limit=batch)
+    one = training_seconds(plain.model, images, labels)
+    work = len(train) * recipe.epochs * (1 + (len(recipes) - 1) * ATTENTION)
+    work += 2 * len(recipes) * tested / 3  # passes forward alone
+    watcher.note(
+        f"{len(recipes)} networks are trained on {len(train):,} images ({recipe.epochs} epochs) "
+        f"and measured on {tested:,}: about {duration(one * work + OTHER_WORK)} on this machine."
+    )
     return starts, test
 
 

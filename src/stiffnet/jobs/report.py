@@ -14,6 +14,7 @@ from stiffnet.jobs.places import check_places, write
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.report.kinds import KINDS
+from stiffnet.report.markdown import markdown
 from stiffnet.report.page import page
 from stiffnet.results.demo import DemoReport
 from stiffnet.results.record import Record
@@ -67,14 +68,14 @@ def report(
     heading: str = "",
     watcher: Watcher = SILENT,
 ) -> Reported:
-    """Write one page of all results that these files and folders hold.
+    """Write one page, or a Markdown document, of all results that these files and folders hold.
 
     Of a run, its log is shown; of a folder of studies, their records and not their single rows.
     What is not ours is passed over with a note.
 
     Args:
         paths: Files that `save` wrote, runs, and folders with such in them.
-        out: The page.
+        out: The page; a name that ends in ``.md`` for a document without pictures.
         heading: What it is called; what it shows where nothing is given.
         watcher: Whoever follows the job.
 
@@ -83,8 +84,8 @@ def report(
         DataError: If there is nothing to show.
     """
     target = Path(out)
-    if target.suffix != ".html":
-        raise DataError(f"{out} is not the name of a page. Give one that ends in .html.")
+    if target.suffix not in (".html", ".md"):
+        raise DataError(f"{out} is not the name of a page. Give one that ends in .html or .md.")
     check_places(target.parent, target.name)
     found: list[tuple[Record, Path]] = []
     for path in map(Path, paths):
@@ -94,13 +95,14 @@ def report(
         named = listed([str(path) for path in paths])
         raise DataError(
             f"There is nothing to show in {named}. Give runs, or files that `stiffnet measure`, "
-            "`spectrum`, `stripes`, `fold`, `ode` or `study` wrote."
+            "`spectrum`, `stripes`, `gradcam`, `fold`, `ode` or `study` wrote."
         )
     results = [each for each, _ in found]
     order = sorted(range(len(results)), key=lambda i: _rank(results[i]))
     shown = [results[i] for i in order]
     titles = _titles([found[i] for i in order])
-    text = page(shown, titles=titles, heading=heading or f"Report of {_counted(shown)}")
+    write_out = markdown if target.suffix == ".md" else page
+    text = write_out(shown, titles=titles, heading=heading or f"Report of {_counted(shown)}")
     [file] = write(target.parent, {target.name: text})
     return Reported(file, tuple(shown))
 

@@ -13,7 +13,7 @@ from stiffnet.jobs.places import check_places, write
 from stiffnet.jobs.row_run import Order, Task
 from stiffnet.jobs.row_store import PlannedRow, RowStore
 from stiffnet.jobs.study_plan import Plan, Settle, Wanted, check_data, places, planned
-from stiffnet.jobs.study_rows import ALONE, TASKS, settled
+from stiffnet.jobs.study_rows import ALONE, LEAVING, TASKS, settled
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.provenance import version_of
@@ -26,6 +26,7 @@ from stiffnet.studies.study import SCALES, Study
 
 ALL = "all"
 PAGE = "report.html"
+MADE_FROM = "it is made from another row, which failed: "
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def study(
         name: A name from `stiffnet list studies`, or ``"all"``.
         scale: ``demo``, ``small`` or ``paper``.
         seeds: How many; None for the scale's own number.
-        data: Where data sets are, as in ``cifar10:DIR``.
+        data: Where data sets and files are, as in ``cifar10:DIR`` and ``vgg16:FILE``.
         launcher: ``local`` or ``slurm``.
         processes: Rows at a time on this machine; 0 for as many as there are cores.
         slurm: What to ask SLURM for, such as ``{"partition": "gpu", "gpus_per_node": "1"}``.
@@ -194,6 +195,9 @@ def _computed(
         known = store.finished(address)
         if known is not None:
             rows[address] = known
+    lost = _lost(plan, store, rows)
+    for address in lost:
+        del rows[address]
     waiting = {address: row for address, row in plan.rows.items() if address not in rows}
     threads = 1 if launcher.crowded else 0
     alone = ALONE if launcher.crowded else set()
@@ -202,7 +206,11 @@ def _computed(
         while waiting or running:
             for row in _ready(waiting, rows, running, launcher.slots, alone):
                 place = plan.data[row.address]
-                order = Order(str(store.root), row, tasks[row.kind], place, command, threads)
+                again = row.address in lost
+                files = plan.files.get(row.address, {})
+                order = Order(
+                    str(store.root), row, tasks[row.kind], place, command, threads, again, files
+                )  # fmt: skip
                 running[row.address] = launcher.start(order)
                 del waiting[row.address]
             ended = _hopeless(waiting, rows)
@@ -219,6 +227,24 @@ def _computed(
             if running:
                 time.sleep(launcher.patience)
     return rows
+
+
+def _lost(plan: Plan, store: RowStore, rows: Mapping[str, StudyRow]) -> set[str]:
+    """Rows that are there without their folders, which rows to be computed have to read.
+
+    That is how rows arrive that were kept or sent without the networks behind them.
+    """
+    found: set[str] = set()
+    for address, row in reversed(plan.rows.items()):  # whoever needs a row stands behind it
+        if address not in rows or address in found:
+            found |= {
+                need
+                for need in row.needs
+                if need in rows
+                and plan.rows[need].kind in LEAVING
+                and not store.work(need).is_dir()
+            }
+    return found
 
 
 @contextmanager
@@ -259,8 +285,8 @@ def _hopeless(waiting: Mapping[str, PlannedRow], rows: Mapping[str, StudyRow]) -
     for row in waiting.values():
         lost = [rows[need] for need in row.needs if need in rows and rows[need].error]
         if lost:
-            reason = f"it is made from another row, which failed: {lost[0].error}"
-            found.append(_failure(row, reason))
+            reason = lost[0].error.removeprefix(MADE_FROM)  # of the first row that failed
+            found.append(_failure(row, f"{MADE_FROM}{reason}"))
     return found
 
 

@@ -11,6 +11,7 @@ from stiffnet.report import (
     demo,
     fold,
     forms,
+    gradcam,
     growth,
     ode,
     spectra,
@@ -23,6 +24,7 @@ from stiffnet.report.blocks import Part
 from stiffnet.results.comparison import Comparison
 from stiffnet.results.demo import DemoReport
 from stiffnet.results.fold import FoldReport, Forms
+from stiffnet.results.gradcam import GradcamReport
 from stiffnet.results.growth import Growth
 from stiffnet.results.ode import OdeRecord
 from stiffnet.results.spectra import SpectrumReport
@@ -44,6 +46,7 @@ KINDS: dict[type, ModuleType] = {
     OdeRecord: ode,
     Comparison: comparison,
     Growth: growth,
+    GradcamReport: gradcam,
     StudyReport: study,
     TrainingLog: training,
     DemoReport: demo,

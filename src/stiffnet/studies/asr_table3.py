@@ -31,7 +31,7 @@ STUDY = Study(
                 "STL10", "CIFAR100", "CIFAR10", recipe=recipe, title=title, model=title
             )
         ],
-        small_without=("asr:srm", "asr:spa"),
+        small_without=("asr:ie", "asr:srm", "asr:spa"),
     ),
     notes=(
         "That ASR costs nothing at inference is what `stiffnet fold` proves, network by network.",

@@ -9,6 +9,7 @@ NOISES = {
     "constant 0.5, 0.2": ("constant", 0.5, 0.2),
     "random 0.1, 0.1": ("random", 0.1, 0.1),
 }
+AT_SMALL_SCALE = "constant 0.5, 0.5"  # where the paper's network loses most
 MODULES = {"none": "none", "asr:se": "SE"}
 ROWS = {f"{module}, {noise}": (module, noise) for noise in NOISES for module in MODULES}
 
@@ -44,7 +45,7 @@ STUDY = Study(
     scales=scales(
         {"dataset": "CIFAR100"},
         on_datasets("CIFAR100"),
-        small_without=[label for label, (_, noise) in ROWS.items() if "0.5, 0.2" in noise],
+        small_without=[label for label, (_, noise) in ROWS.items() if noise != AT_SMALL_SCALE],
     ),
     notes=("The paper calls σ a variance and a deviation; here it is a standard deviation.",),
 )

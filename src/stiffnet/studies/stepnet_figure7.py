@@ -13,7 +13,7 @@ STUDY = Study(
     metric="tns",
     unit="TNS",
     judges=(rank_correlation("tns", "accuracy"),),
-    scales=scales({}, on_datasets("CIFAR100", "STL10"), small_without=("srm", "fca")),
+    scales=scales({}, on_datasets("CIFAR100", "STL10"), small_without=("srm", "fca", "asr:ie")),
     picture=Picture(
         "points", "tns", "accuracy", "Accuracy against total stiffness", "TNS", "accuracy, %"
     ),

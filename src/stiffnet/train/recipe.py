@@ -72,6 +72,10 @@ class Recipe:
         warmup_epochs: Epochs over which the rate rises to `learning_rate`.
         warmup_share: The same as a share of the whole run, in place of `warmup_epochs`.
         label_smoothing: Share of the target that is spread over all classes.
+        mixup: α of the beta distribution by which images are mixed in pairs, and their labels with
+            them; 0 for none.
+        cutmix: The same for boxes of images; where both are above 0, each batch is mixed in one of
+            the two ways.
         clip_norm: Largest norm of the gradient; 0 for any.
         ema_decay: Of the running average of the weights; 0 for none.
         precision: Of the arithmetic, in Lightning Fabric's words.
@@ -85,6 +89,14 @@ class Recipe:
         noise_b: Term of ``constant`` noise; standard deviation of a ``random`` one around 0.
         batch_noise: Whether every InstanceNorm becomes a BatchNorm.
         sync_norms: Whether batch statistics are taken over all ranks.
+        frozen_stages: How many of the first stages of a detector's backbone do not learn.
+        frozen_norms: Whether the batch norms of a detector's backbone use the statistics that they
+            came with.
+        style: Of ``restyle``: the picture whose style is learnt, a file or a name.
+        loss_weights: Of ``restyle``: VGG16's weights, which judge pictures; or ``random``.
+        content_weight: Of ``restyle``: how much it counts that the content stays.
+        style_weight: Of ``restyle``: how much the style counts.
+        tv_weight: Of ``restyle``: how much it counts that neighbouring pixels are alike.
     """
 
     task: Name = CLASSIFY
@@ -111,6 +123,8 @@ class Recipe:
     warmup_epochs: Annotated[int, Meta(ge=0, le=MILLION)] = 0
     warmup_share: Share = 0.0
     label_smoothing: Share = 0.0
+    mixup: Amount = 0.0
+    cutmix: Amount = 0.0
     clip_norm: Amount = 0.0
     ema_decay: Share = 0.0
     precision: Precision = "32-true"
@@ -124,6 +138,13 @@ class Recipe:
     noise_b: Disturbance = 0.0
     batch_noise: bool = False
     sync_norms: bool = True
+    frozen_stages: Annotated[int, Meta(ge=0, le=100)] = 0
+    frozen_norms: bool = False
+    style: Text = ""
+    loss_weights: Text = ""
+    content_weight: Amount = 1.0
+    style_weight: Amount = 1e5
+    tv_weight: Amount = 1.0
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -133,20 +154,29 @@ class Recipe:
                 raise RecipeError(sentence)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What tells it from other recipes: its fields, without the place of the data.
+
+        Fields that came later are left out at their defaults, which do what was done before.
+        """
+        found = asdict(place_free(self))
+        return {k: v for k, v in found.items() if k not in LATER or v != DEFAULTS[k]}
+
+    @property
     def fingerprint(self) -> str:
         """Short name of this recipe, the same on every machine and wherever the data lie."""
-        facts = asdict(place_free(self))
-        for name in LATER:
-            if facts[name] == DEFAULTS[name]:
-                del facts[name]
-        canonical = json.dumps(facts, sort_keys=True)
+        canonical = json.dumps(self.facts, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
-LATER = ("task", "train_images", "backbone_rate", "warmup_share")  # not in the first recipes
+OF_RESTYLE = ("style", "loss_weights", "content_weight", "style_weight", "tv_weight")
+LATER = (  # fields that the first recipes did not have
+    "task", "train_images", "backbone_rate", "warmup_share", "mixup", "cutmix", "frozen_stages",
+    "frozen_norms", *OF_RESTYLE,
+)  # fmt: skip
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
     "nesterov": ("optimizer", ("sgd",)),
@@ -162,17 +192,19 @@ USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
 def place_free(recipe: Recipe) -> Recipe:
     """Return the recipe without the place of its data: ``cifar10:DIR`` becomes ``cifar10``.
 
-    Of a folder of images its last name remains, as in ``folder:cats``. A weights file and a model
-    folder keep their paths, since nothing else tells two of them apart.
+    Of folders of images the last name remains, as in ``folder:cats`` and ``coco:trees``, and so of
+    a style picture and of the weights that judge it, whose content a run remembers. A weights file
+    and a model folder keep their paths, since nothing else tells two of them apart.
     """
     name, colon, place = recipe.data.partition(":")
     if "/" in name:
         kept = f"folder:{PurePosixPath(recipe.data).name}"
-    elif name == "folder" and colon:
-        kept = f"folder:{PurePosixPath(place).name}"
+    elif name in ("folder", "coco") and colon:
+        kept = f"{name}:{PurePosixPath(place).name}"
     else:
         kept = recipe.data if not name or name in SIZED_DATA else name
-    return replace(recipe, data=kept)
+    style, judge = (PurePosixPath(each).name for each in (recipe.style, recipe.loss_weights))
+    return replace(recipe, data=kept, style=style, loss_weights=judge)
 
 
 def checked(name: str, value: object) -> Value:

@@ -6,10 +6,12 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet
-from stiffnet.errors import CheckpointError
+from stiffnet.data import Data
+from stiffnet.data.boxes import BoxedImages
+from stiffnet.errors import CheckpointError, DataError
 from stiffnet.network.loaded import LoadedModel
+from stiffnet.train.mixing import mix, mixings
+from stiffnet.train.recipe import Recipe
 from stiffnet.train.tasks.base import Judged, Network, Row, Task
 
 
@@ -18,28 +20,54 @@ class Classify(Task):
 
     best = "test_top1"
     counts = ("top1", "top5")
-    uses = ("label_smoothing",)
+    uses = ("label_smoothing", "mixup", "cutmix")
 
-    def outputs(self, data: ImageSet | ImageFolder) -> int:
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        self.mixings = mixings(recipe.mixup, recipe.cutmix)
+
+    def outputs(self, data: Data) -> int:
         """One logit for each class."""
+        if isinstance(data, BoxedImages):
+            raise DataError(
+                f"{data.name} holds boxes, from which a detector learns. Name one, such as "
+                "`fasterrcnn:resnet50`, or set `task` to 'detect'."
+            )
         return len(data.classes)
 
-    def classes(self, data: ImageSet | ImageFolder) -> tuple[str, ...]:
+    def classes(self, data: Data) -> tuple[str, ...]:
         """In the order of the logits."""
         return data.classes
 
     def judge(self, network: Network, batch: tuple[Tensor, Tensor], *, training: bool) -> Judged:
-        """Compare the logits with the labels; labels are smoothed in training only."""
+        """Compare the logits with the labels.
+
+        In training only, labels are smoothed, and images are mixed. An image that is mixed of two
+        counts as recognised by the label of its larger part.
+        """
         images, labels = batch
-        logits = logits_of(network(images))
         smoothing = self.recipe.label_smoothing if training else 0.0
-        loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+        if training and self.mixings:
+            images, shares = mix(images, self.mixings)
+            logits = logits_of(network(images))
+            targets = shares.to(logits.dtype) @ F.one_hot(labels, logits.shape[1]).to(logits.dtype)
+            loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+            labels = targets.argmax(1)
+        else:
+            logits = logits_of(network(images))
+            loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
         first = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
         return Judged(len(labels), loss, {"top1": first[:, 0].sum(), "top5": first.sum()})
 
-    def check(self, loaded: LoadedModel, data: ImageSet | ImageFolder, output: Any) -> None:
+    def check(self, loaded: LoadedModel, data: Data, output: Any) -> None:
         """See that the network has a logit for each class of the data."""
-        if (width := logits_of(output).shape[1]) != len(data.classes):
+        logits = logits_of(output)
+        if logits.ndim != 2:
+            raise CheckpointError(
+                f"{loaded.name} does not tell classes apart: it makes {logits.ndim - 1} axes of an "
+                "image. Train a classifier, or set `task` to what this network is for."
+            )
+        if (width := logits.shape[1]) != len(data.classes):
             raise CheckpointError(
                 f"{loaded.name} has {width} outputs, and {data.name} has {len(data.classes)} "
                 "classes. Start from a network by its name."

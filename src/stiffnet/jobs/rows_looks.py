@@ -1,0 +1,114 @@
+"""Rows of studies that look at a trained network."""
+
+import numpy as np
+from torch import nn
+
+from stiffnet.data import open_splits
+from stiffnet.data.boxes import BoxedImages
+from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet
+from stiffnet.errors import DataError
+from stiffnet.jobs.row_run import Work
+from stiffnet.network.attention_text import NONE
+from stiffnet.network.loaded import LoadedModel
+from stiffnet.network.open import open_model
+from stiffnet.observe.growth import growth as follow
+from stiffnet.observe.measure import measure as look
+from stiffnet.observe.stripes import stripes as look_at_attention
+from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.results.study import Values
+from stiffnet.train.freeze import freeze_attention
+from stiffnet.train.run_folder import RunFolder
+
+FEW = 0.10  # share of steps that the StepNet paper calls few
+
+
+def measure(work: Work) -> Values:
+    """Measure how stiff the trained network is on test images."""
+    loaded, _, test = trained(work)
+    report = looked(loaded.model, loaded, test, work)
+    report.save(work.folder / "report.json")
+    frame, view = report.to_frame(), report.view()
+    seen = view.proportion[view.proportion > 0]
+    stages = np.array([report.steps[i].stage for i in report.counted])
+    indices = report.nsi[:, report.counted]
+    peaks = [indices[:, stages == s].max(1) / indices[:, stages == s].mean(1) for s in set(stages)]
+    return {
+        "tns": report.tns,
+        "tns_se": report.tns_se,
+        "increment_total": report.increment_total,
+        "accuracy": 100 * (report.accuracy or 0.0),
+        "peak": float(np.max(peaks, axis=0).mean()),
+        "few": 100 * float((seen <= FEW).mean()),
+        "nsi": frame["nsi_mean"].tolist(),
+        "steps": frame["step"].tolist(),
+        "counted": frame["counted"].tolist(),
+    }
+
+
+def freeze(work: Work) -> Values:
+    """Replace the attention of the trained network by its means over training images."""
+    loaded, training, test = trained(work)
+    limit = work.settings["limit"]
+    batches = training.batches(loaded.preparation, batch_size=64, limit=limit)
+    made = freeze_attention(
+        loaded.model,
+        batches,
+        recalibrate=bool(work.settings.get("recalibrate")),
+        epochs=int(work.settings.get("epochs", 0)),
+    )
+    accuracy = looked(made, loaded, test, work).accuracy
+    return {"accuracy": 100 * (accuracy or 0.0), "before": work.needs[0].values["accuracy"]}
+
+
+def stripes(work: Work) -> Values:
+    """Look at how constant the attention of the trained network is over test images."""
+    loaded, _, test = trained(work)
+    batches = test.batches(loaded.preparation, batch_size=64, limit=work.settings["limit"])
+    report = look_at_attention(loaded.model, batches, facts={"model": loaded.name})
+    report.save(work.folder / "stripes.json")
+    frame = report.to_frame()
+    return {
+        "score": 100 * float(frame["score"].mean()),
+        "lowest_score": 100 * float(frame["score"].min()),
+        "cost": 100 * float(frame["cost"].mean()),
+        "steps": frame["step"].tolist(),
+        "scores": (100 * frame["score"]).tolist(),
+    }
+
+
+def growth(work: Work) -> Values:
+    """Follow noise through the steps of the trained network."""
+    loaded, _, test = trained(work)
+    few = work.settings["limit"]
+    [(images, _)] = test.batches(loaded.preparation, batch_size=few, limit=few)
+    found = follow(loaded.model, images, seed=work.settings["seed"])
+    return {
+        "growth": float(np.exp(found.log_growth[-1])),
+        "log_growth": float(found.log_growth[-1]),
+        "log_bound": float(found.log_bound[-1]),
+        "share_of_bound": 100 * float(found.nearest.max()),
+        "steps": list(found.steps),
+        "growths": np.exp(found.log_growth).tolist(),
+    }
+
+
+def trained(
+    work: Work,
+) -> tuple[LoadedModel, ImageSet | ImageFolder, ImageSet | ImageFolder]:
+    """Open the network that was trained for the row, and its training and test images."""
+    training, test = open_splits(work.data)
+    if isinstance(training, BoxedImages) or isinstance(test, BoxedImages):
+        raise DataError(f"{work.data} has boxes, and images with labels are needed. Give others.")
+    return open_model(RunFolder(work.need_folders[0]).final), training, test
+
+
+def looked(
+    model: nn.Module, loaded: LoadedModel, test: ImageSet | ImageFolder, work: Work
+) -> StiffnessReport:
+    """Measure a network on the test images of its row."""
+    batches = test.batches(loaded.preparation, batch_size=120, limit=work.settings.get("limit"))
+    attention, seed = work.needs[0].values["attention"], work.settings["seed"]
+    named = loaded.name if attention == NONE else f"{loaded.name} with {attention}"
+    facts = {"model": f"{named}, seed {seed}", "data": test.name, "command": work.command}
+    return look(model, batches, classes=test.classes, facts=facts)

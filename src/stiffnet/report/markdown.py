@@ -1,0 +1,112 @@
+"""Results as Markdown: the sentences and open tables of a page, for documents in a repository."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from stiffnet.report.blocks import (
+    Block,
+    Box,
+    Facts,
+    Findings,
+    Gallery,
+    Section,
+    Table,
+    Tiles,
+    Title,
+    Words,
+)
+from stiffnet.report.kinds import parts_of
+from stiffnet.report.text import clean, pieces
+
+_ACTING = re.compile(r"([\\`*_\[\]<>|#~$&])")  # what Markdown, HTML or mathematics would read
+
+
+def markdown(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str) -> str:
+    """Return a Markdown document of results: what a page says of them, without its pictures.
+
+    Tables that a page shows closed are left out, and so is what explains a page.
+
+    Args:
+        results: Results of any kind, as for a page.
+        titles: What to call each of them; their own names where none are given.
+        heading: What the document is about.
+    """
+    parts = parts_of(results, titles or [""] * len(results))
+    lines = [f"# {_escaped(clean(heading, longest=300))}"]
+    for part in parts:
+        lines += _of(part.lead)
+        for title, blocks in part.articles:
+            lines += [f"## {_escaped(title)}", *_of(blocks)]
+        lines += _of(part.sections)
+    facts = [item for part in parts for item in part.facts]
+    if facts:
+        lines.append("## Where these numbers come from")
+        for title, block in facts:
+            lines += [f"**{_escaped(title)}**", *_of([block])]
+    return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def _of(blocks: Iterable[Block]) -> Iterator[str]:
+    """Yield the paragraphs of blocks; what can only be looked at has none."""
+    for block in blocks:
+        match block:
+            case Section():
+                yield f"## {_escaped(block.heading)}"
+                yield _said(block.text)
+                yield from _of(block.blocks)
+            case Gallery():
+                for title, inner in block.items:
+                    said = list(_of(inner))
+                    yield from [f"### {_escaped(title)}", *said] if said else []
+            case Box():
+                yield from _of(block.blocks)
+            case Title():
+                yield f"### {_escaped(block.text)}"
+            case Words():
+                yield _said(block.text)
+            case Tiles():
+                items = [map(_escaped, item) for item in block.items]
+                yield _listed(f"{name}: **{value}** {more}" for name, value, more in items)
+            case Findings():
+                yield "\n".join(f"- {_said(sentence)}" for sentence in block.sentences)
+            case Table() if block.opened or block.sheet:
+                yield _table(block)
+            case Facts():
+                pairs = [map(_escaped, item) for item in block.items]
+                yield _listed(f"{key}: {value}" for key, value in pairs)
+
+
+def _table(table: Table) -> str:
+    heads = [_escaped(column.heading) for column in table.columns]
+    rules = ["--:" if column.numeric else "---" for column in table.columns]
+    rows = [[_escaped(cell.text) for cell in row.cells] for row in table.rows]
+    return "\n".join(map(_line, [heads, rules, *rows]))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _listed(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}".rstrip() for item in items)
+
+
+def _said(sentence: str) -> str:
+    if isinstance(sentence, Markup):
+        return _escaped(sentence.striptags())
+    return "".join(
+        f"**{_escaped(piece)}**" if strong else _escaped(piece)
+        for piece, strong in pieces(sentence)
+    )
+
+
+def _escaped(text: str) -> str:
+    r"""Return text that Markdown shows as it is.
+
+    >>> _escaped("a_b|<i>")
+    'a\\_b\\|\\<i\\>'
+    """
+    return _ACTING.sub(r"\\\1", text)
