@@ -46,6 +46,11 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+def pixels_of(file):
+    with Image.open(file) as opened:
+        return np.asarray(opened)
+
+
 def test_a_folded_network_is_the_plain_one_and_makes_the_same_pictures():
     folder = written("style_bn", "asr:se")
     made = fold(folder, out="folded")
@@ -76,14 +81,12 @@ def test_each_picture_keeps_its_size_whatever_it_is():
     flower.save("turned.jpg", exif=turned)
     names = ["colour.png", "grey.png", "alpha.png", "print.jpg", "deep.png", "turned.jpg"]
     files = restyle("network", names, "out")
-    sizes = {file.name: Image.open(file).size for file in files}
-    assert sizes.pop("turned.png") == (27, 40)
-    assert set(sizes.values()) == {(40, 27)}
-    shown = [np.asarray(Image.open(f"out/{name}.png")) for name in ("colour", "alpha", "grey")]
-    assert np.array_equal(shown[0], shown[1])
-    assert not np.array_equal(shown[0], shown[2])
-    grey, deep = (np.asarray(Image.open(f"out/{name}.png")) for name in ("grey", "deep"))
-    assert np.array_equal(grey, deep)
+    shown = {file.stem: pixels_of(file) for file in files}
+    assert shown.pop("turned").shape == (40, 27, 3)
+    assert {each.shape for each in shown.values()} == {(27, 40, 3)}
+    assert np.array_equal(shown["colour"], shown["alpha"])
+    assert not np.array_equal(shown["colour"], shown["grey"])
+    assert np.array_equal(shown["grey"], shown["deep"])
 
 
 def test_pixels_are_those_that_the_network_gives():
