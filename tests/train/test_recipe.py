@@ -54,6 +54,11 @@ OTHER = {  # of each field another value, and what it needs beside it
     "noise_b": (0.5, RANDOM),
     "batch_noise": (True, {}),
     "sync_norms": (False, {}),
+    "style": ("flower", {}),
+    "loss_weights": ("random", {}),
+    "content_weight": (2.0, {}),
+    "style_weight": (10.0, {}),
+    "tv_weight": (0.0, {}),
 }
 
 
