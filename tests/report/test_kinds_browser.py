@@ -2,7 +2,7 @@
 
 import pytest
 
-from observe import spectrum_cases, stripe_cases
+from observe import gradcam_cases, spectrum_cases, stripe_cases
 from report import study_cases
 from report.browser import CHROMIUM, browser
 from report.payloads import PAYLOADS
@@ -18,13 +18,17 @@ LARGE = {  # and how many plots are drawn at once
     "stripes": (lambda: stripe_cases.report(channels=100), 4 + 3),
     "spectra": (lambda: spectrum_cases.report(size=400), 3 + 2),
     "study": (lambda: study_cases.study(picture="curves", failed=True), 2),
+    "study with columns": (study_cases.columns_study, 3),
     "training": (study_cases.log, 3),
+    "Grad-CAM": (gradcam_cases.report, 3 + 3),
 }
 POISONED = {
     "stripes": stripe_cases.poisoned,
     "spectra": spectrum_cases.poisoned,
     "study": study_cases.poisoned,
+    "study with columns": study_cases.poisoned_columns,
     "training": study_cases.poisoned_log,
+    "Grad-CAM": gradcam_cases.poisoned,
 }
 
 

@@ -25,7 +25,6 @@ class CBAM(Attention):
         reduction: C over the bottleneck's narrow width.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
         bias: In the bottleneck, as in the authors' release; timm and the ASR paper have none.
-        channel_axis: 1; tokens have no map.
     """
 
     summary = "two layers on mean and maximum, then 7×7 over the map"

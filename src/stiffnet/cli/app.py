@@ -9,6 +9,7 @@ from stiffnet.cli.compare import compare
 from stiffnet.cli.demo import demo
 from stiffnet.cli.fetch import fetch
 from stiffnet.cli.fold import fold
+from stiffnet.cli.gradcam import gradcam
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
 from stiffnet.cli.ode import ode
@@ -31,6 +32,7 @@ app.command(cls=Command)(compare)
 app.command(cls=Command)(demo)
 app.command(cls=Command)(fetch)
 app.command(cls=Command)(fold)
+app.command(cls=Command)(gradcam)
 app.command(cls=Command)(measure)
 app.command(cls=Command)(ode)
 app.command(cls=Command)(report)

@@ -4,22 +4,26 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.cifar import cifar10, cifar100
+from stiffnet.data.coco import coco
 from stiffnet.data.digits import digits
 from stiffnet.data.folder import ImageFolder, image_folder
 from stiffnet.data.generated import generated
 from stiffnet.data.images import ImageSet
 from stiffnet.data.photos import photo_splits
+from stiffnet.data.shapes import shapes
 from stiffnet.data.splits import TESTING, TRAINING, agreeing, folder_splits, split_folder
 from stiffnet.data.stl10 import stl10
 from stiffnet.data.tiles import tiles
 from stiffnet.errors import DataError
 from stiffnet.registry import Entry, Registry
 
-Opener = Callable[[str, str | None], ImageSet | ImageFolder]  # where it is, which split
+Data = ImageSet | ImageFolder | BoxedImages
+Opener = Callable[[str, str | None], Data]  # where it is, which split
 
 
-def open_data(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet | ImageFolder:
+def open_data(spec: str | os.PathLike[str], split: str | None = None) -> Data:
     """Open ``digits``, ``cifar10:DIR``, a folder of class folders, or what else `DATA` lists.
 
     Args:
@@ -37,9 +41,24 @@ def open_data(spec: str | os.PathLike[str], split: str | None = None) -> ImageSe
     return DATA[name].value(place, split)
 
 
+def open_labelled(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet | ImageFolder:
+    """Open images with one label each; arguments and errors as of `open_data`.
+
+    Raises:
+        DataError: Also if the images have boxes instead.
+    """
+    found = open_data(spec, split)
+    if isinstance(found, BoxedImages):
+        raise DataError(
+            f"{found.name} has boxes in its images, and here images with one label each are "
+            "needed. Give other data."
+        )
+    return found
+
+
 def open_splits(
     spec: str | os.PathLike[str],
-) -> tuple[ImageSet, ImageSet] | tuple[ImageFolder, ImageFolder]:
+) -> tuple[ImageSet, ImageSet] | tuple[ImageFolder, ImageFolder] | tuple[BoxedImages, BoxedImages]:
     """Open the training and the test images of one data set, with the same classes in both.
 
     Of a folder, ``train`` and the first of ``val``, ``valid``, ``validation`` and ``test`` in it;
@@ -52,6 +71,9 @@ def open_splits(
     if name == "photos":
         return photo_splits(_photos(place))
     train, test = (DATA[name].value(place, split) for split in ("train", "test"))
+    if isinstance(train, BoxedImages):
+        assert isinstance(test, BoxedImages)
+        return train, agreeing(test, train.classes, train.name, test.name)
     assert isinstance(train, ImageSet)
     assert isinstance(test, ImageSet)
     return train, agreeing(test, train.classes, train.name, test.name)
@@ -103,10 +125,10 @@ def _open_digits(place: str, split: str | None) -> ImageSet:
     return digits(split or place or None)
 
 
-def _open_files(name: str, reader: Callable[[str, str], ImageSet]) -> Opener:
+def _open_files(name: str, reader: Callable[[str, str], Data]) -> Opener:
     """Return an opener for a data set whose files are in a folder."""
 
-    def opener(place: str, split: str | None) -> ImageSet:
+    def opener(place: str, split: str | None) -> Data:
         if not place:
             raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
         return reader(place, split or "test")
@@ -123,6 +145,12 @@ def _open_generated(place: str, split: str | None) -> ImageSet:
             "`generated`, or `generated:1000`."
         )
     return generated(split or "test", int(place))
+
+
+def _open_shapes(place: str, split: str | None) -> BoxedImages:
+    if place:
+        raise DataError(f"`shapes` needs no folder, and {place!r} was given. Write `shapes`.")
+    return shapes(split or "test")
 
 
 def _open_folder(place: str, split: str | None) -> ImageFolder:
@@ -178,6 +206,12 @@ DATA: Registry[Opener] = Registry(
             "`stl10:DIR`, the official binary files; 96×96, colour",
         ),
         Entry("folder", _open_folder, "a path, or `folder:DIR`: images in one folder per class"),
+        Entry(
+            "coco",
+            _open_files("coco", coco),
+            "`coco:DIR`, boxes in COCO's layout, for detectors",
+        ),
+        Entry("shapes", _open_shapes, "drawn squares and discs with boxes; 96×96, for detectors"),
         Entry("photos", _open_photos, "`photos:DIR`: photographs of any size, without classes"),
         Entry("tiles", _open_tiles, "120 tiles of two photographs, 64×64, colour; embedded"),
         Entry("generated", _open_generated, "`generated:N`, stripes and checks under noise; 32×32"),

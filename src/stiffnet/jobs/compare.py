@@ -98,11 +98,7 @@ def compare(
 
 
 def each_of(models: Sequence[Spec], given: Sequence[Spec], what: str) -> list[str | None]:
-    """Return what each network gets of an option that is given once, for each, or not at all.
-
-    Raises:
-        RecipeError: If there are neither one nor as many as networks.
-    """
+    """Return what each network gets of an option that is given once, for each, or not at all."""
     texts = [None if str(value) in ("", NONE) else str(value) for value in given]
     if len(texts) == len(models):
         return texts

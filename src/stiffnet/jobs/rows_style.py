@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from stiffnet.data import open_splits
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.decode import Middle
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import Preparation
@@ -35,6 +36,7 @@ def restyle(work: Work) -> Values:
     last = result.history[-1]
     loaded = open_model(folder.final)
     _, held_out = open_splits(result.task.data(work.data))
+    assert not isinstance(held_out, BoxedImages), "a run on boxes does not restyle"
     preparation = loaded.preparation
     if isinstance(held_out, ImageFolder):
         preparation = replace(preparation, input_size=(3, SIDE, SIDE))

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from stiffnet.data import open_data
+from stiffnet.data import open_data, open_labelled
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.places import check_places, file_name, write
@@ -60,7 +61,7 @@ def stripes(
     check_places(folder, *FILES)
     chosen = make_fabric(device=device).device
     subject = subject_of(model)
-    images = open_data(data)
+    images = open_labelled(data) if growth else open_data(data)
     loaded = subject.open(
         weights=weights,
         weights_key=weights_key,
@@ -80,6 +81,7 @@ def stripes(
         facts = facts_of(loaded, data=images.name, command=command)
         report = look(network, batches, facts=facts, on_batch=advance)
         if growth:
+            assert not isinstance(images, BoxedImages)  # as `open_labelled` saw to
             [(few, _)] = images.batches(loaded.preparation, batch_size=growth, limit=growth)
             report = report.adding(growth=follow(network, few))
             advance(growth)

@@ -15,7 +15,8 @@ from stiffnet.jobs.study_rows import settled
 from stiffnet.studies.study import Group, Job, Study
 from stiffnet.train.perceptual import RANDOM
 
-PLACELESS = {"digits", "generated", "tiles", RANDOM, *NAMED}  # what needs no folder and no file
+# What needs no folder and no file:
+PLACELESS = {"digits", "generated", "shapes", "tiles", RANDOM, *NAMED}
 Settle = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 

@@ -48,20 +48,10 @@ class Subject:
         guess: int | None = None,
         seed: int = 0,
     ) -> LoadedModel:
-        """Build the network and fill it.
+        """Build the network and fill it, as `open_model` does.
 
-        Args:
-            weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
-            weights_key: Which state dict of a checkpoint.
-            attention: A module for every step; a folder knows its own.
-            num_classes: Number of outputs; None for that of the weights file, where there is one.
-            guess: Number of outputs where nothing else says it: for a name without weights.
-            seed: Of random weights.
-
-        Raises:
-            UnknownNameError: If nothing has that name.
-            CheckpointError: If the weights are missing or do not fit, or a folder, which has its
-                own attention, is given another.
+        `guess` is the number of outputs where nothing else says it: for a name without weights. A
+        folder of ours has its own attention, and takes no other.
         """
         if attention is not None and self.ours:
             raise CheckpointError(

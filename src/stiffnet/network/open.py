@@ -11,14 +11,7 @@ from stiffnet.network.create import create_model
 from stiffnet.network.described_folder import is_described, open_described
 from stiffnet.network.hub import hub_folder, is_on_hub
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.network.model_folder import (
-    FOLDED,
-    MANIFEST,
-    TRAIN,
-    Fact,
-    ModelFolder,
-    read_folder,
-)
+from stiffnet.network.model_folder import FOLDED, MANIFEST, TRAIN, Fact, ModelFolder, read_folder
 from stiffnet.network.model_names import is_model_name, unknown_model
 from stiffnet.network.preparation import preparation_of
 from stiffnet.network.pretrained import PRETRAINED, published_classes

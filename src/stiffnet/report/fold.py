@@ -8,16 +8,7 @@ from rich.text import Text
 
 from stiffnet.report import blocks, cells
 from stiffnet.report.terminal import sheet_lines, spoken
-from stiffnet.report.text import (
-    clean,
-    cleaned,
-    count,
-    images,
-    number,
-    percent,
-    rows,
-    strong,
-)
+from stiffnet.report.text import clean, cleaned, count, images, number, percent, rows, strong
 from stiffnet.results.fold import FoldReport
 from stiffnet.words import listed
 

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stiffnet.data import as_photos
+from stiffnet.data import Data, as_photos
 from stiffnet.data.decode import Middle
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, Preparation
+from stiffnet.data.images import Preparation
 from stiffnet.data.picture import named_picture, open_picture
 from stiffnet.errors import CheckpointError, DataError, RecipeError
 from stiffnet.network.loaded import LoadedModel
@@ -60,7 +59,7 @@ class Restyle(Task):
         """Take a folder for one of photographs, with classes or without."""
         return as_photos(spec)
 
-    def outputs(self, data: ImageSet | ImageFolder) -> int:
+    def outputs(self, data: Data) -> int:
         """The channels of a picture."""
         return CHANNELS
 
@@ -117,7 +116,7 @@ class Restyle(Task):
         loss = parts["content"] + parts["style"] + parts["tv"]
         return Judged(len(made), loss, {name: part.detach() for name, part in parts.items()})
 
-    def check(self, loaded: LoadedModel, data: ImageSet | ImageFolder, output: Any) -> None:
+    def check(self, loaded: LoadedModel, data: Data, output: Any) -> None:
         """See that pictures come out as large as they went in."""
         size = loaded.preparation.input_size
         if not isinstance(output, Tensor) or output.shape[1:] != size or size[0] != CHANNELS:
