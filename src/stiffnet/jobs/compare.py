@@ -79,14 +79,14 @@ def compare(
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
     images = open_data(data)
-    setting = Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command)
+    setting = Setting(fabric, classes, limit, batch_size, workers, seed, command)
     reports = {}
     for name, model, file, module in zip(
         names_of(models, gated), models, filled, gated, strict=True
     ):
         reports[name] = report_on(
-            model, images, setting,
-            weights=file, attention=module, keep=len(images), watcher=watcher,
+            model, images, setting, weights=file, attention=module, num_classes=num_classes,
+            keep=len(images), watcher=watcher,
         )  # fmt: skip
     facts = {"data": images.name} | ({"command": command} if command else {})
     comparison = look(reports, facts=facts)
