@@ -38,6 +38,7 @@ def study(name="stepnet-table1", *, seeds=4, groups=("ResNet-20 on digits",), ro
                     "tns": 0.3 + 0.1 * i + random.normal(0, 0.02),
                     "nsi": (0.2 + 0.1 * i + 0.3 * random.random(len(STEPS))).tolist(),
                     "steps": STEPS,
+                    **surface(0.5 + 0.2 * i, 1.0 + random.random()),
                 }
                 lost = failed and i == 1 and number == 0
                 reason = "`train_loss` is nan after epoch 2. Lower `learning_rate`." if lost else ""
@@ -48,6 +49,7 @@ def study(name="stepnet-table1", *, seeds=4, groups=("ResNet-20 on digits",), ro
     found = verdict_of(made)
     pictures = {
         "curves": Picture("curves", "steps", "nsi", "NSI along the network", "step", "NSI"),
+        "surfaces": Picture("surfaces", "m1", "delta", "Stiff steps", "M₁", "M₂"),
         "points": Picture("points", "tns", "accuracy", "Accuracy by TNS", "TNS", "accuracy, %"),
     }
     return StudyReport(
@@ -69,11 +71,19 @@ def study(name="stepnet-table1", *, seeds=4, groups=("ResNet-20 on digits",), ro
     )
 
 
+def surface(width, height):
+    """Shares that fall from one to zero along both thresholds."""
+    m1, m2 = np.linspace(0, 4, 9), np.linspace(0, 2.5, 6)
+    shares = np.clip(1 - m1 / width, 0, 1)[:, None] * np.clip(1 - m2 / height, 0, 1)
+    return {"m1": m1.tolist(), "m2": m2.tolist(), "delta": shares.tolist()}
+
+
 def several():
     return [
         study(),
         study("stepnet-figure7", picture="points", seed=1),
         study("stepnet-figure3", picture="curves", rows=("none", "se"), better=0, seed=2),
+        study("stepnet-figure2", picture="surfaces", better=-1.0, seed=5),
         study("asr-table3", groups=("ResNet-164 on CIFAR10", "VGG-19 on CIFAR10"), seed=3),
         study("asr-table8", failed=True, better=-2.0, seed=4),
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from observe import spectrum_cases, stripe_cases
+from observe import gradcam_cases, spectrum_cases, stripe_cases
 from report import study_cases
 from report.browser import CHROMIUM, browser
 from report.payloads import PAYLOADS
@@ -19,12 +19,14 @@ LARGE = {  # and how many plots are drawn at once
     "spectra": (lambda: spectrum_cases.report(size=400), 3 + 2),
     "study": (lambda: study_cases.study(picture="curves", failed=True), 2),
     "training": (study_cases.log, 3),
+    "Grad-CAM": (gradcam_cases.report, 3 + 3),
 }
 POISONED = {
     "stripes": stripe_cases.poisoned,
     "spectra": spectrum_cases.poisoned,
     "study": study_cases.poisoned,
     "training": study_cases.poisoned_log,
+    "Grad-CAM": gradcam_cases.poisoned,
 }
 
 

@@ -31,7 +31,7 @@ def test_the_top_says_what_was_asked_and_the_answer():
     assert plain(answer([one])).startswith(f"{one.claim} {one.verdict.capitalize()}. ")
     many = plain(answer(cases.several()))
     held = sum(each.verdict == "held" for each in cases.several())
-    assert f"Of 5 claims of a paper, run again here: {held} held" in many
+    assert f"Of 6 claims of a paper, run again here: {held} held" in many
     assert "1 rows failed" not in many
     assert "One row failed." in many
 
@@ -62,6 +62,21 @@ def test_differences_are_drawn_with_their_intervals_and_what_was_published():
     assert held["error_x"]["array"][0] == pytest.approx(first.high - first.estimate, rel=1e-4)
 
 
+def test_surfaces_are_means_over_seeds_on_the_same_axes():
+    made = cases.study(picture="surfaces", rows=("none", "se"), failed=True)
+    figures = Parsed(drawn([made])).data["figures"]
+    drawn_here = [figures[f"study-0-picture-{i}"] for i in (0, 1)]
+    for row, figure in zip(("none", "se"), drawn_here, strict=True):
+        known = [line.values for line in made.lines if line.row == row and not line.error]
+        mean = np.mean([values["delta"] for values in known], axis=0)
+        assert len(known) == (3 if row == "se" else 4)
+        np.testing.assert_allclose(figure["data"][0]["z"], mean.T, rtol=1e-4)
+        assert figure["data"][0]["x"] == known[0]["m1"]
+    one, other = ([f["layout"][axis]["range"] for axis in ("xaxis", "yaxis")] for f in drawn_here)
+    assert one == other
+    assert 0 < one[0][1] < 4
+
+
 def test_comparisons_of_other_metrics_are_not_drawn_on_the_same_axis():
     made = cases.study()
     other = replace(made.comparisons[0], metric="loss", estimate=1e6)
@@ -70,6 +85,25 @@ def test_comparisons_of_other_metrics_are_not_drawn_on_the_same_axis():
     ]
     points = [x for trace in figures["study-0-differences"]["data"] for x in trace["x"]]
     assert max(points) < 1e3
+
+
+def test_the_table_leads_to_every_study_and_the_top_of_the_page_to_a_few():
+    for many in (2, 12):
+        page = drawn([cases.study(f"asr-table{i}", seed=i) for i in range(many)], heading="x")
+        top = page.split("<nav", 1)[1].split("</nav>")[0]
+        for i in range(many):
+            assert f'<a href="#study-{i}">asr-table{i}</a></th>' in page
+            assert f'<section id="study-{i}"' in page
+            assert (f'href="#study-{i}"' in top) is (many == 2)
+        assert 'href="#tables"' in top
+
+
+def test_what_was_measured_is_said_beside_what_was_published():
+    text = text_of([cases.study()], heading="x")
+    assert "Accuracy, % (ResNet-20 on digits): mean ± standard deviation over seeds. The" in text
+    assert "compare differences, not levels" in text
+    assert "not levels" not in text_of([replace(cases.study(), scale="paper")], heading="x")
+    assert "not levels" not in text_of([replace(cases.study(), published=())], heading="x")
 
 
 def test_studies_of_one_name_are_told_apart_by_their_scale():
@@ -93,6 +127,7 @@ def test_a_study_without_any_value_is_drawn():
     assert "killed." in text_of([none], heading="x")
     assert "killed." in text_of([replace(none, picture=cases.several()[1].picture)], heading="x")
     assert "killed." in text_of([replace(none, picture=cases.several()[2].picture)], heading="x")
+    assert "killed." in text_of([replace(none, picture=cases.several()[3].picture)], heading="x")
 
 
 def test_runs_are_drawn_in_the_same_charts():

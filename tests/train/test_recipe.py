@@ -54,6 +54,8 @@ OTHER = {  # of each field another value, and what it needs beside it
     "noise_b": (0.5, RANDOM),
     "batch_noise": (True, {}),
     "sync_norms": (False, {}),
+    "frozen_stages": (1, {}),
+    "frozen_norms": (True, {}),
 }
 
 
@@ -106,6 +108,8 @@ def test_equal_recipes_are_the_same_recipe(one, other):
         ("../b/cats/", "folder:cats"),
         ("folder:/c/cats", "folder:cats"),
         ("folder:cats", "folder:cats"),
+        ("coco:/c/trees", "coco:trees"),
+        ("coco", "coco"),
         ("/a:b/cats", "folder:cats"),
         ("./digits", "folder:digits"),
         ("folder", "folder"),

@@ -20,7 +20,7 @@ from stiffnet.nested import tensors_in
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
 from stiffnet.results.fold import FoldReport, Refused, as_folded
-from stiffnet.trajectory.batch import Example, as_arguments
+from stiffnet.trajectory.batch import Example, as_arguments, samples_in
 from stiffnet.trajectory.wrappers import unready
 
 PASSES = 5  # of each network, for its time
@@ -134,7 +134,7 @@ def _fold(
     if not merged:
         prove([])
     tell()
-    images = max((len(t) for t in tensors_in(example) if t.ndim), default=1)
+    images = samples_in(example) or 1
     before, after = costs((proof.original, proof.tried), example, passes=passes)
     tell()
     report = FoldReport(

@@ -1,15 +1,16 @@
 """Measure how stiff a network is on images: a report, a JSON file and a page."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from lightning_fabric import Fabric
 
-from stiffnet.data import open_data
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, Preparation
-from stiffnet.data.order import part_of
+from stiffnet.data import Data, open_data
+from stiffnet.data.boxes import BoxedBatches
+from stiffnet.data.images import Preparation
+from stiffnet.data.order import Ordered, part_of
 from stiffnet.devices import make_fabric
 from stiffnet.jobs.labels import (
     judging_of,
@@ -62,7 +63,8 @@ def measure(
         model: A timm name, ``torchvision:NAME``, a run, a model folder of ours, timm's or
             transformers', or ``hf-hub:ORG/NAME``; or ``hf:NAME|FOLDER``, a network of transformers
             with its tokenizer, for a text file as `data`.
-        data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
+        data: ``digits``, ``cifar10:DIR``, a folder of class folders, for a detector ``coco:DIR``,
+            or another of `open_data`.
         classes: What the outputs stand for, where the network does not know: a file of class
             names, ``"imagenet"``, or ``"data"`` for the data's classes in order.
         limit: Measure this many images, evenly chosen; None for all.
@@ -113,7 +115,7 @@ class Setting:
 
 def report_on(
     model: Spec,
-    images: ImageSet | ImageFolder,
+    images: Data,
     setting: Setting,
     *,
     keep: int = KEEP,
@@ -143,13 +145,20 @@ def report_on(
     with watcher.progress(f"measuring {loaded.name}", total) as advance:
         return look(
             network,
-            mine if judged.outputs is None else renumbered(mine, judged.outputs),
+            _labelled(mine, judged.outputs),
             keep=keep,
             judge=judged.outputs is not None,
             classes=judged.names,
             facts=facts | {"classes": judged.told},
             on_batch=advance,
         )
+
+
+def _labelled(batches: Ordered, outputs: Sequence[int] | None) -> Iterable[Any]:
+    """Give labels the numbers of the network's outputs, where these are known."""
+    if outputs is None or isinstance(batches, BoxedBatches):
+        return batches
+    return renumbered(batches, outputs)
 
 
 def _input(prepared: Preparation) -> str:

@@ -89,7 +89,7 @@ def report(
         named = listed([str(path) for path in paths])
         raise DataError(
             f"There is nothing to show in {named}. Give runs, or files that `stiffnet measure`, "
-            "`spectrum`, `stripes`, `fold`, `ode` or `study` wrote."
+            "`spectrum`, `stripes`, `gradcam`, `fold`, `ode` or `study` wrote."
         )
     results = [each for each, _ in found]
     order = sorted(range(len(results)), key=lambda i: _rank(results[i]))

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from stiffnet.data import open_data
+from stiffnet.data import open_labelled
 from stiffnet.data.fingerprint import fingerprint
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
@@ -86,7 +86,7 @@ def spectrum(
     fabric = make_fabric(device="cpu")
     watcher = watcher if fabric.is_global_zero else SILENT
     subject = subject_of(model)
-    source = open_data(data)
+    source = open_labelled(data)
     said = said_of(classes)
     loaded = subject.open(guess=said_number(said, source), seed=seed, **choice)
     judged = judging_of(loaded, source, said)

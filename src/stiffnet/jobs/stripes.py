@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from stiffnet.data import open_data
+from stiffnet.data import open_data, open_labelled
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.places import check_places, file_name, write
@@ -58,7 +59,7 @@ def stripes(
     check_places(folder, *FILES)
     chosen = make_fabric(device=device).device
     subject = subject_of(model)
-    images = open_data(data)
+    images = open_labelled(data) if growth else open_data(data)
     loaded = subject.open(guess=len(images.classes), seed=seed, **choice)
     for text in remarks_on(loaded):
         watcher.note(text)
@@ -71,6 +72,7 @@ def stripes(
         facts = facts_of(loaded, data=images.name, command=command)
         report = look(network, batches, facts=facts, on_batch=advance)
         if growth:
+            assert not isinstance(images, BoxedImages)  # as `open_labelled` saw to
             [(few, _)] = images.batches(loaded.preparation, batch_size=growth, limit=growth)
             report = report.adding(growth=follow(network, few))
             advance(growth)

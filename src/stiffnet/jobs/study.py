@@ -26,6 +26,7 @@ from stiffnet.studies.study import SCALES, Study
 
 ALL = "all"
 PAGE = "report.html"
+MADE_FROM = "it is made from another row, which failed: "
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def study(
         name: A name from `stiffnet list studies`, or ``"all"``.
         scale: ``demo``, ``small`` or ``paper``.
         seeds: How many; None for the scale's own number.
-        data: Where data sets are, as in ``cifar10:DIR``.
+        data: Where data sets and files are, as in ``cifar10:DIR`` and ``vgg16:FILE``.
         launcher: ``local`` or ``slurm``.
         processes: Rows at a time on this machine; 0 for as many as there are cores.
         slurm: What to ask SLURM for, such as ``{"partition": "gpu", "gpus_per_node": "1"}``.
@@ -206,7 +207,10 @@ def _computed(
             for row in _ready(waiting, rows, running, launcher.slots, alone):
                 place = plan.data[row.address]
                 again = row.address in lost
-                order = Order(str(store.root), row, tasks[row.kind], place, command, threads, again)
+                files = plan.files.get(row.address, {})
+                order = Order(
+                    str(store.root), row, tasks[row.kind], place, command, threads, again, files
+                )  # fmt: skip
                 running[row.address] = launcher.start(order)
                 del waiting[row.address]
             ended = _hopeless(waiting, rows)
@@ -281,8 +285,8 @@ def _hopeless(waiting: Mapping[str, PlannedRow], rows: Mapping[str, StudyRow]) -
     for row in waiting.values():
         lost = [rows[need] for need in row.needs if need in rows and rows[need].error]
         if lost:
-            reason = f"it is made from another row, which failed: {lost[0].error}"
-            found.append(_failure(row, reason))
+            reason = lost[0].error.removeprefix(MADE_FROM)  # of the first row that failed
+            found.append(_failure(row, f"{MADE_FROM}{reason}"))
     return found
 
 

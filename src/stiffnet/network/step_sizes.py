@@ -17,16 +17,17 @@ from torch import Tensor, nn
 from stiffnet.attention import Attention
 from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
+from stiffnet.nested import mapped
 from stiffnet.network.attach import attached
 from stiffnet.network.weights import read_weights
-from stiffnet.trajectory.batch import on_device
+from stiffnet.trajectory.batch import as_arguments
 from stiffnet.trajectory.wrappers import plain_run
 
 VALUES = "attention"  # in the folder of a run
 FILE = re.compile(r"epoch-(\d{4,})\.safetensors")
 
 
-def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[str, Tensor]:
+def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str, Tensor]:
     """Run some images and return what each attached module multiplied their rates with.
 
     A module's value for an image and a channel is the number that, multiplied with the rate, comes
@@ -34,8 +35,9 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
     its gate where that is one number a channel, a weighted mean where it differs between positions.
     It is NaN where the rate is zero everywhere.
 
-    The network is run in evaluation mode and left as it was; `batches` are images and labels. For
-    each step or position there is a float32 tensor of shape (images, channels), on the CPU.
+    The network is run in evaluation mode and left as it was; `batches` are images (or a dictionary
+    of the network's arguments) and labels. For each step or position there is a float32 tensor of
+    shape (images, channels), on the CPU.
     """
     found: dict[str, list[Tensor]] = {}
     modules = choosers(model)
@@ -48,9 +50,9 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
         for name, module in modules.items():
             keep = partial(_take, found.setdefault(name, []))
             hooks.enter_context(module.register_forward_hook(keep))
-        dtype = next(model.parameters()).dtype
+        parameter = next(model.parameters())
         for images, _ in batches:
-            model(on_device(images, model).to(dtype))
+            as_arguments(mapped(images, lambda image: image.to(parameter))).on(model)
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 

@@ -10,6 +10,7 @@ from stiffnet.report import (
     comparison,
     fold,
     forms,
+    gradcam,
     growth,
     ode,
     spectra,
@@ -21,6 +22,7 @@ from stiffnet.report import (
 from stiffnet.report.blocks import Part
 from stiffnet.results.comparison import Comparison
 from stiffnet.results.fold import FoldReport, Forms
+from stiffnet.results.gradcam import GradcamReport
 from stiffnet.results.growth import Growth
 from stiffnet.results.ode import OdeRecord
 from stiffnet.results.spectra import SpectrumReport
@@ -42,6 +44,7 @@ KINDS: dict[type, ModuleType] = {
     OdeRecord: ode,
     Comparison: comparison,
     Growth: growth,
+    GradcamReport: gradcam,
     StudyReport: study,
     TrainingLog: training,
 }

@@ -17,6 +17,14 @@ METRICS = {
     "log_growth": "logarithm of the growth",
     "score": "share of variance between channels",
     "slower": "loss of speed",
+    "speed": "images/s in percent of the plain network's",
+    "parameters": "parameters",
+    "correlation": "correlation of attention values with NSI over images",
+    "step_correlation": "correlation of attention values with NSI over steps",
+    "centre": "share in the central quarter, %",
+    "above_noise": "share in the central quarter above that for noise, %",
+    "followed": "how far the mean map follows shifted images, %",
+    "log_loss": "logarithm of the loss",
 }
 """What metrics are called in sentences."""
 Printed = Sequence[tuple[str, str, float]]
@@ -68,6 +76,8 @@ def sentence(judge: Judge, metric: str) -> str:
         x, y = (METRICS.get(each, each) for each in (left, right))
         return f"{y} {'rises' if judge.margin > 0 else 'falls'} with {x}"
     word = METRICS.get(metric, metric)
+    if judge.how == "higher" and isinstance(judge.sides[0], float):
+        return f"{word}: {right} below {left}"
     if judge.how == "within":
         return f"{word}: {left} and {right} differ by less than {judge.margin:g}"
     return f"{word}: {left} above {right}"

@@ -76,6 +76,8 @@ class Group:
     """By the kind of a job; they win over the scale's."""
     published: Mapping[str, str | float] = field(default_factory=dict)
     """Which part of the published table stands beside it."""
+    rows: tuple[str, ...] = ()
+    """Labels of the rows that are computed in it; all of them where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +102,26 @@ class Published:
     column: str
     rows: Mapping[str, Mapping[str, str | float]]
     """By the label of a row: the keys that select it, beside those of the group."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """By the label of a row: its column, where that is another one."""
 
     def value(self, row: str, group: Group) -> float | None:
         """Return what was published of a row; None where nothing was."""
         if row not in self.rows:
             return None
-        return printed(self.table, self.column, {**self.rows[row], **group.published})
+        column = self.columns.get(row, self.column)
+        return printed(self.table, column, {**self.rows[row], **group.published})
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What the page draws beside the comparisons: a list of each row, or two metrics of all."""
+    """What the page draws beside the comparisons: a list of each row, or two metrics of all.
 
-    kind: Literal["curves", "points"]
+    Of a gallery, `x` is the list of pictures that a row was given, `y` that of those it made, and
+    `y_title` the picture that they should be like; all are JPEG files in base64.
+    """
+
+    kind: Literal["curves", "points", "surfaces", "gallery"]
     x: str
     y: str
     heading: str
@@ -154,6 +163,6 @@ class Study:
                 for kind in kinds
             }
             for label, job in self.rows.items():
-                if label not in chosen.leave_out:
+                if label in (group.rows or self.rows) and label not in chosen.leave_out:
                     for seed in range(seeds):
                         yield group, label, seed, job.at(defaults, seed)
