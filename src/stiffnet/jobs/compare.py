@@ -8,11 +8,10 @@ from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import RecipeError
 from stiffnet.jobs.measure import Setting, report_on
-from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.places import check_places, file_name, write_result
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.compare import compare as look
-from stiffnet.report.page import page
 from stiffnet.results.comparison import Comparison
 
 FILES = ("comparison.json", "comparison.html")
@@ -93,8 +92,7 @@ def compare(
     if not fabric.is_global_zero:
         return Compared(comparison, ())
     watcher.found(comparison)
-    texts = (comparison.to_json(), page([comparison]))
-    return Compared(comparison, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Compared(comparison, write_result(folder, FILES, comparison))
 
 
 def each_of(models: Sequence[Spec], given: Sequence[Spec], what: str) -> list[str | None]:

@@ -20,12 +20,11 @@ from stiffnet.jobs.labels import (
     said_of,
 )
 from stiffnet.jobs.measure_text import measure_text
-from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.places import check_places, file_name, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.text_model import is_text_model
 from stiffnet.observe.measure import KEEP, measure as look
-from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport
 
 FILES = ("report.json", "report.html")
@@ -174,5 +173,4 @@ def _written(report: StiffnessReport, folder: Path, watcher: Watcher, *, first: 
     if not first:
         return Measured(report, ())
     watcher.found(report)
-    texts = (report.to_json(), page([report]))
-    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Measured(report, write_result(folder, FILES, report))

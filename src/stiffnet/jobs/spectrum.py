@@ -16,14 +16,13 @@ from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import StepError
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
-from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.places import check_places, file_name, write_result
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
 from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.observe.spectra import spectra as look
 from stiffnet.observe.spectrum import Of, step_called
-from stiffnet.report.page import page
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.stiffness.spectrum import METHODS, Method, Plan
 from stiffnet.trajectory.steps import Step, steps as find_steps
@@ -126,8 +125,7 @@ def spectrum(
         return Spectra(report, ())
     watcher.found(report)
     heading = f"Eigenvalues of {loaded.name} on {source.name}"
-    texts = (report.to_json(), page([report], heading=heading))
-    return Spectra(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Spectra(report, write_result(folder, FILES, report, heading))
 
 
 def _chosen(loaded: LoadedModel, image: Tensor, names: Sequence[str]) -> list[Step]:

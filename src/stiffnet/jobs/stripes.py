@@ -8,13 +8,12 @@ from stiffnet.data import open_data, open_labelled
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
-from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.places import check_places, file_name, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.epochs import stripes_over_epochs
 from stiffnet.observe.growth import growth as follow
 from stiffnet.observe.stripes import stripes as look
-from stiffnet.report.page import page
 from stiffnet.results.drift import Drift
 from stiffnet.results.stripes import StripeReport
 from stiffnet.train.run_folder import RunFolder
@@ -79,9 +78,8 @@ def stripes(
     if choice.get("weights") is None and subject.run is not None:
         report = report.adding(drift=_drift(subject.run, watcher))
     watcher.found(report)
-    shown = page([report], heading=f"Attention in {loaded.name} on {images.name}")
-    texts = (report.to_json(), shown)
-    return Striped(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    heading = f"Attention in {loaded.name} on {images.name}"
+    return Striped(report, write_result(folder, FILES, report, heading))
 
 
 def _drift(run: RunFolder, watcher: Watcher) -> Drift | None:
