@@ -56,6 +56,11 @@ OTHER = {  # of each field another value, and what it needs beside it
     "sync_norms": (False, {}),
     "frozen_stages": (1, {}),
     "frozen_norms": (True, {}),
+    "style": ("waves.png", {}),
+    "loss_weights": ("random", {}),
+    "content_weight": (2.0, {}),
+    "style_weight": (2.0, {}),
+    "tv_weight": (2.0, {}),
 }
 
 
