@@ -38,11 +38,13 @@ if TYPE_CHECKING:
         first_differences as first_differences,
         stripes_over_epochs as stripes_over_epochs,
     )
+    from stiffnet.observe.gradcam import gradcam as gradcam
     from stiffnet.observe.growth import growth as growth
     from stiffnet.observe.measure import measure as measure
     from stiffnet.observe.spectrum import spectrum as spectrum
     from stiffnet.observe.stripes import stripes as stripes
     from stiffnet.results.comparison import Comparison as Comparison
+    from stiffnet.results.gradcam import GradcamReport as GradcamReport
     from stiffnet.results.spectra import SpectrumReport as SpectrumReport
     from stiffnet.results.spectrum import Spectrum as Spectrum
     from stiffnet.results.stiffness import StiffnessReport as StiffnessReport
@@ -70,11 +72,13 @@ _NAMES = {
     "network.where": ("top_k",),
     "observe.compare": ("compare",),
     "observe.epochs": ("first_differences", "stripes_over_epochs"),
+    "observe.gradcam": ("gradcam",),
     "observe.growth": ("growth",),
     "observe.measure": ("measure",),
     "observe.spectrum": ("spectrum",),
     "observe.stripes": ("stripes",),
     "results.comparison": ("Comparison",),
+    "results.gradcam": ("GradcamReport",),
     "results.spectra": ("SpectrumReport",),
     "results.spectrum": ("Spectrum",),
     "results.stiffness": ("StiffnessReport",),

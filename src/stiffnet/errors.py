@@ -28,6 +28,10 @@ class ShapeChangesError(StepError):
     """A step whose Jacobian is not square, so that it has no eigenvalues."""
 
 
+class FeatureMapError(StiffnetError, ValueError):
+    """A network or a layer that gives no map of features over the image."""
+
+
 class OdeError(StiffnetError, ValueError):
     """A differential equation, a step or a tolerance that no solver can work with."""
 

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of one."""
+"""Files: read in one go, and written so that a crash leaves the old or the new, never half."""
 
 import contextlib
 import errno
@@ -12,6 +12,16 @@ from stiffnet.errors import StorageError
 
 MARK = ".stiffnet."  # begins the name of every temporary file of ours
 HEAD = 16_384  # bytes of a file in which it says whose it is
+
+
+def read_file(path: str | os.PathLike[str], remedy: str, most: int = -1) -> bytes:
+    """Return a file's content, or its first bytes; a StorageError says what to do if it cannot."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most)
+    except OSError as error:
+        said = error.strerror or error
+        raise StorageError(f"{path} could not be read: {said}. {remedy}") from error
 
 
 def atomic_write(path: str | os.PathLike[str], content: bytes | str) -> Path:
@@ -64,11 +74,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def check_replaceable(path: str | os.PathLike[str], sign: str) -> None:
-    """See that a file is not there, or that its beginning holds `sign`, by which ours are known.
-
-    Raises:
-        StorageError: If it is somebody else's, or cannot be read.
-    """
+    """Raise a StorageError if a file is there whose beginning does not hold `sign`, as ours do."""
     if not os.path.lexists(path):
         return
     try:

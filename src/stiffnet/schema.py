@@ -9,13 +9,10 @@ T = TypeVar("T")
 
 
 def fitted(content: object, kind: type[T]) -> T:
-    """Return plain values as one of our types.
+    """Return plain values as one of our types; a ValueError says what does not fit, and where.
 
     >>> fitted({"a": [1, 2]}, dict[str, tuple[int, ...]])
     {'a': (1, 2)}
-
-    Raises:
-        ValueError: If they do not fit; it says where, and what was expected.
     """
     try:
         return msgspec.convert(content, kind)
@@ -24,14 +21,11 @@ def fitted(content: object, kind: type[T]) -> T:
 
 
 def parsed(raw: bytes, kind: Any = Any) -> Any:
-    """Return JSON as one of our types.
+    """Return JSON as one of our types; a ValueError says what does not fit.
 
     >>> parsed(b'{"a": 1.5}', dict[str, int])
     Traceback (most recent call last):
     ValueError: expected 'int', got 'float' at '[...]'
-
-    Raises:
-        ValueError: If it is not JSON, or does not fit.
     """
     try:
         return msgspec.json.decode(raw, type=kind)

@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from stiffnet.errors import CorruptFileError, StorageError
+from stiffnet.errors import CorruptFileError
+from stiffnet.files import read_file
 
 T = TypeVar("T")
 Content = Mapping[str, Any]
@@ -76,12 +76,9 @@ def unsealed(
     The content's ``format`` must be `form`. If the file was changed, or `build` fails because it is
     not such a file, a CorruptFileError says what is `damaged`, behind the path.
     """
+    raw = read_file(path, "Name a report that `save` wrote.")
     try:
-        return build(RESULT.opened(Path(path).read_bytes(), form))
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be read: {error.strerror}. Name a report that `save` wrote."
-        ) from error
+        return build(RESULT.opened(raw, form))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise CorruptFileError(f"{path} {damaged}") from error
 
@@ -99,11 +96,7 @@ def packed(values: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def unpacked(value: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Return the array that `packed` was given.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is no such thing.
-    """
+    """Return the array that `packed` was given; KeyError, TypeError or ValueError without one."""
     flat = np.frombuffer(base64.b64decode(value["base64"], validate=True), _DTYPES[value["dtype"]])
     return flat.reshape(value["shape"])
 

@@ -122,13 +122,7 @@ def named(
 
 
 def given_to(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Given | None:
-    """Read the sequences of a call; None if it is not given any.
-
-    Args:
-        names: Of the module's arguments, in order.
-        args: Positional arguments of the call.
-        kwargs: Keyword arguments of the call.
-    """
+    """Read the sequences of a call, given the names of the module's arguments; None without any."""
     call = dict(named(names, args, kwargs))
     found = []
     for prefix in dict.fromkeys(name.removesuffix(MASK) for name in names if name.endswith(MASK)):

@@ -38,5 +38,16 @@ def test_jobs_import_no_command_and_never_look_at_the_command_line():
 
 
 def test_every_command_that_computes_has_a_job_of_its_name():
-    wanted = {"demo", "fold", "measure", "ode", "report", "spectrum", "stripes", "study", "train"}
+    wanted = {
+        "demo",
+        "fold",
+        "gradcam",
+        "measure",
+        "ode",
+        "report",
+        "spectrum",
+        "stripes",
+        "study",
+        "train",
+    }
     assert wanted <= set(of_ours(jobs))

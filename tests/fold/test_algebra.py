@@ -12,6 +12,7 @@ from stiffnet.fold.commute import ways
 from stiffnet.fold.factors import all_factors, factors, is_rearrangement
 from stiffnet.fold.operations import Refusal, read
 from stiffnet.nested import mapped
+from stiffnet.trajectory.batch import as_arguments
 
 DOUBLE = torch.float64
 
@@ -33,7 +34,7 @@ def value_of(code, x, **parts):
     """The pass of a network, and the last value of its own code."""
     torch.manual_seed(0)
     model = Code(code, **parts).double().eval()
-    reading = read(model, ((x,), {}))
+    reading = read(model, as_arguments(x))
     frame = next(frame for frame in reading.frames if frame.path == "")
     return reading, frame.nodes[-1], frame
 

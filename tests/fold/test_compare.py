@@ -19,8 +19,9 @@ from stiffnet.fold.compare import (
     unchanged,
 )
 from stiffnet.fold.fold import fold
-from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
+from stiffnet.scaled_error import scaled_error
+from stiffnet.trajectory.batch import as_arguments
 from tolerances import RTOL
 
 from .test_fold import images, trained
@@ -64,36 +65,36 @@ def test_a_nan_anywhere_is_a_nan():
 
 
 def test_what_is_not_finite_after_folding_is_said_for_outputs_and_blocks():
-    x = torch.zeros(1)
-    expected = ran(Gives([1.0], [2.0]), ((x,), {}))
+    x = as_arguments(torch.zeros(1))
+    expected = ran(Gives([1.0], [2.0]), x)
     for bad in ([[1.0], [NAN]], [[NAN], [2.0]], [[1.0], [math.inf]]):
         with pytest.raises(FoldError, match="Gives gives NaN or infinity after folding") as raised:
-            compare(expected, Gives(*bad), ((x,), {}))
+            compare(expected, Gives(*bad), x)
         assert not isinstance(raised.value, DifferenceError)
     outer = nn.Sequential(Gives([1.0]), Gives([3.0]))
-    block = ran(outer, ((x,), {}), ["0"])
+    block = ran(outer, x, ["0"])
     with pytest.raises(FoldError, match="'0' of Sequential gives NaN or infinity"):
-        compare(block, nn.Sequential(Gives([NAN]), Gives([3.0])), ((x,), {}))
+        compare(block, nn.Sequential(Gives([NAN]), Gives([3.0])), x)
     with pytest.raises(FoldError, match="'0' of N gives numbers on this example that are not"):
-        comparable(Outcome({OUTPUT: [x], "0": [torch.tensor([NAN])]}), "N")
+        comparable(Outcome({OUTPUT: [torch.zeros(1)], "0": [torch.tensor([NAN])]}), "N")
     with pytest.raises(FoldError, match="N gives no tensor"):
         comparable(Outcome({OUTPUT: []}), "N")
 
 
 def test_another_dtype_is_said():
-    x = torch.zeros(1)
+    x = as_arguments(torch.zeros(1))
     with pytest.raises(FoldError, match="returns float64 where the original returned float32"):
-        compare(ran(Gives([1.0]), ((x,), {})), Gives([1.0], dtype=torch.float64), ((x,), {}))
+        compare(ran(Gives([1.0]), x), Gives([1.0], dtype=torch.float64), x)
 
 
 def test_a_difference_is_said_with_where_and_what_to_do():
-    x = torch.zeros(1)
+    x = as_arguments(torch.zeros(1))
     outer = nn.Sequential(Gives([1.0]), Gives([4.0]))
-    expected = ran(outer, ((x,), {}), ["0"])
+    expected = ran(outer, x, ["0"])
     with pytest.raises(DifferenceError, match=r"by 5.0e-01 .* output in 0, in float32.*; sleep\."):
-        compare(expected, nn.Sequential(Gives([1.5]), Gives([4.0])), ((x,), {}), advice="sleep")
+        compare(expected, nn.Sequential(Gives([1.5]), Gives([4.0])), x, advice="sleep")
     near = nn.Sequential(Gives([1.0]), Gives([4.0 + 2e-5]))
-    assert compare(expected, near, ((x,), {})) == pytest.approx(5e-6, rel=0.1)
+    assert compare(expected, near, x) == pytest.approx(5e-6, rel=0.1)
 
 
 class Twice(nn.Module):
@@ -109,7 +110,7 @@ class Twice(nn.Module):
 
 def test_every_call_of_a_block_is_kept():
     model, x = Twice().eval(), torch.randn(3, 2)
-    outcome = attempt(model, ((x,), {}), ["layer"])
+    outcome = attempt(model, as_arguments(x), ["layer"])
     first, second = outcome.values["layer"]
     with torch.no_grad():
         assert torch.equal(first, model.layer(2 * x))
@@ -139,8 +140,8 @@ class Chooses(nn.Module):
 
 
 def test_modules_before_a_choice():
-    assert before_choice(Chooses().eval(), ((images(4),), {})) == ["body", "head"]
-    assert before_choice(Twice().eval(), ((torch.randn(3, 2),), {})) == []
+    assert before_choice(Chooses().eval(), as_arguments(images(4))) == ["body", "head"]
+    assert before_choice(Twice().eval(), as_arguments(torch.randn(3, 2))) == []
 
 
 def test_outputs_that_rounding_reorders_are_compared_before_they_are_chosen():

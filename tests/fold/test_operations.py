@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from stiffnet.fold.operations import read, run_again
+from stiffnet.trajectory.batch import as_arguments
 
 
 class Moved(nn.Module):
@@ -14,7 +15,7 @@ class Moved(nn.Module):
 
 
 def test_an_operation_is_run_again_on_the_cpu_wherever_it_was_run():
-    reading = read(Moved(), ((torch.ones(2, 3),), {}))
+    reading = read(Moved(), as_arguments(torch.ones(2, 3)))
     [op] = [op for op in reading.ops.values() if op.name == "to"]
     elsewhere = replace(op, args=(op.args[0], torch.device("meta"), torch.float64))
     value = torch.rand(2, 3, dtype=torch.float64)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from observe import spectrum_cases, stripe_cases
+from observe import gradcam_cases, spectrum_cases, stripe_cases
 from report import study_cases
 from report.cases import thin, view
 from report.parsed import Parsed
@@ -20,10 +20,13 @@ MIXED = {
     "all": [FORMS, VIEWS[0], STRIPES, REPORT, SPECTRA],
     "two and two": [VIEWS[0], STRIPES, VIEWS[1], STRIPES],
     "two of each": [FORMS, REPORT, *VIEWS, REPORT, STRIPES, FORMS, STRIPES, SPECTRA, ONE],
+    "two mean maps": [gradcam_cases.report(), REPORT, gradcam_cases.report(classes=())],
     "forms alone": [FORMS],
     "comparisons": [COMPARISON, REPORT, COMPARISON],
     "studies and runs": [
         *study_cases.several(),
+        study_cases.columns_study(),
+        study_cases.columns_study(picture="plane"),
         study_cases.log(),
         study_cases.log(seed=1),
         REPORT,

@@ -13,6 +13,7 @@ from stiffnet.report.stiffness_findings import (
     headline,
     stiffest_steps,
 )
+from stiffnet.report.stiffness_tables import totals_table
 from stiffnet.report.text import percent, plain
 from stiffnet.stiffness.relate import relate
 
@@ -141,6 +142,24 @@ def test_a_comparison_gives_the_ratio_where_the_errors_allow_it():
 def test_totals_that_rest_on_nothing_are_not_compared():
     first, second = view(samples=5), replace(view(samples=5), tns=0.0, tns_steps=0)
     assert comparison([first, second]) == []
+
+
+def test_many_networks_are_one_sentence_and_a_table_from_the_stiffest_down():
+    totals = (0.5, 1.5, 0.25, 1.0, 0.0)
+    views = [
+        replace(view(samples=5, title=f"net {i}"), tns=tns, tns_se=0.01, tns_steps=2 if tns else 0)
+        for i, tns in enumerate(totals)
+    ]
+    assert len(comparison(views[:3])) == 2
+    (sentence,) = map(plain, comparison(views))
+    assert sentence == (
+        "Total neural stiffness (TNS) of 4 networks goes from 0.250 ± 0.010 in “net 2” to "
+        "1.500 ± 0.010 in “net 1”: 6.00 times as much."
+    )
+    rows = totals_table(views).rows
+    assert [row.cells[0].text for row in rows] == ["net 1", "net 3", "net 0", "net 2", "net 4"]
+    assert [row.cells[1].value for row in rows] == [1.5, 1.0, 0.5, 0.25, None]
+    assert comparison([view(((1, (8,)),), samples=3, labels=None)] * 5) == []
 
 
 def test_with_gates_the_increments_totals_are_compared_too():

@@ -55,6 +55,13 @@ OTHER = {  # of each field another value, and what it needs beside it
     "noise_b": (0.5, RANDOM),
     "batch_noise": (True, {}),
     "sync_norms": (False, {}),
+    "frozen_stages": (1, {}),
+    "frozen_norms": (True, {}),
+    "style": ("waves.png", {}),
+    "loss_weights": ("random", {}),
+    "content_weight": (2.0, {}),
+    "style_weight": (2.0, {}),
+    "tv_weight": (2.0, {}),
 }
 
 
@@ -107,6 +114,8 @@ def test_equal_recipes_are_the_same_recipe(one, other):
         ("../b/cats/", "folder:cats"),
         ("folder:/c/cats", "folder:cats"),
         ("folder:cats", "folder:cats"),
+        ("coco:/c/trees", "coco:trees"),
+        ("coco", "coco"),
         ("/a:b/cats", "folder:cats"),
         ("./digits", "folder:digits"),
         ("folder", "folder"),

@@ -19,12 +19,6 @@ from stiffnet.attention.ie import InstanceAffine
 class Adaptor(nn.Module, ABC):
     """Maps pooled vectors to what a sigmoid turns into step sizes."""
 
-    @classmethod
-    def parameter_count(cls, channels: int, vectors: int) -> int:
-        """Count the parameters for this width and number of vectors."""
-        with torch.device("meta"):
-            return sum(parameter.numel() for parameter in cls(channels, vectors).parameters())
-
     @abstractmethod
     def settle(self) -> float:
         """Make the output one number for every input, and return it."""

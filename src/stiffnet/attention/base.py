@@ -47,25 +47,7 @@ class Attention(nn.Module, ABC):
     """Chooses the step size of one residual step.
 
     Abstract like this class, or final. A module writes `describe` (squeeze) and `excite`; `settle`
-    too if it is to start as the identity. The class says what a user of it must know:
-
-    Attributes:
-        summary: What it is, in a few words.
-        reference: Paper and year.
-        formula: Parameters that it adds to a step of C channels, as text.
-        spatial: Its step size differs between positions, so that nothing can be folded.
-        needs_map: It reads positions as a map: (N, C, H, W) or (N, H, W, C), never tokens.
-        needs_state: It must be called with the state too.
-        shares_cell: The steps of a stage share one cell; see `for_stage`.
-        pools_tokens: It reads nothing but means, and takes them by `pooled`, so that on text it can
-            leave padding out and be causal.
-        replaces_norm: It takes the place of a batch norm and does not sit before the addition.
-        squashes: It ends in `squash`, so that another activation can be chosen for it.
-        activation: What it ends in then, ``"sigmoid"`` by default.
-        tokens: How `pooled` takes means over the tokens of a text; None for all positions alike.
-        descriptor_shape: Shape of one sample's descriptor: what a constant fed to `gate` must have.
-        unit: What the gate is multiplied with: 1, or after `start_at_identity` the inverse of its
-            first value. A buffer, so that a checkpoint knows how its network started.
+    too if it is to start as the identity. Its class says what a user of it must know.
 
     Args:
         channels: Width of the rate.
@@ -76,24 +58,24 @@ class Attention(nn.Module, ABC):
         StepError: If the module cannot take this width or layout.
     """
 
-    summary: ClassVar[str] = ""
-    reference: ClassVar[str] = ""
-    formula: ClassVar[str] = ""
-    spatial: ClassVar[bool] = False
-    needs_map: ClassVar[bool] = False
-    needs_state: ClassVar[bool] = False
-    shares_cell: ClassVar[bool] = False
-    pools_tokens: ClassVar[bool] = False
-    replaces_norm: ClassVar[bool] = False
-    squashes: ClassVar[bool] = False
+    summary: ClassVar[str] = ""  # what it is, in a few words
+    reference: ClassVar[str] = ""  # paper and year
+    formula: ClassVar[str] = ""  # parameters that it adds to a step of C channels, as text
+    spatial: ClassVar[bool] = False  # its step size differs between positions: it cannot be folded
+    needs_map: ClassVar[bool] = False  # it reads (N, C, H, W) or (N, H, W, C), never tokens
+    needs_state: ClassVar[bool] = False  # it must be called with the state too
+    shares_cell: ClassVar[bool] = False  # the steps of a stage share one cell; see `for_stage`
+    pools_tokens: ClassVar[bool] = False  # it reads means alone, by `pooled`: no padding of a text
+    replaces_norm: ClassVar[bool] = False  # it takes the place of a batch norm
+    squashes: ClassVar[bool] = False  # it ends in `squash`: another activation can be chosen
 
     __jit_ignored_attributes__: ClassVar[list[str]] = ["descriptor_shape"]  # neither read ...
     __jit_unused_properties__: ClassVar[list[str]] = ["descriptor_shape"]  # ... nor compiled
 
-    activation: str = "sigmoid"
+    activation: str = "sigmoid"  # what it ends in, if it squashes
     channels: int
     channel_axis: int
-    unit: Tensor
+    unit: Tensor  # times the gate: 1, or from `start_at_identity` on the inverse of its first value
 
     def __new__(cls, *_args: Any, **options: Any) -> Self:
         """Refuse options that the class does not have, before anything is made."""
@@ -134,12 +116,12 @@ class Attention(nn.Module, ABC):
         self.activation = self.activation  # TorchScript sees what is in the module itself
         self.channels = channels
         self.channel_axis = channel_axis
-        self.tokens: Any = None
+        self.tokens: Any = None  # how `pooled` takes means over tokens; None: over all positions
         self.register_buffer("unit", torch.ones(()))
 
     @property
     def descriptor_shape(self) -> tuple[int, ...]:
-        """Shape of one sample's descriptor, without the batch axis."""
+        """Shape of one sample's descriptor: what a constant that is fed to `gate` must have."""
         return (self.channels,)
 
     @classmethod
@@ -301,6 +283,16 @@ class Attention(nn.Module, ABC):
     def extra_repr(self) -> str:
         """Show the width, and the layout where it is unusual."""
         return str(self.channels) + (", channel_axis=-1" if self.channel_axis == -1 else "")
+
+
+class Pooling(Attention):
+    """Reads nothing of a rate but its means over positions."""
+
+    pools_tokens = True
+
+    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
+        """Mean over positions."""
+        return self.pooled(rate)
 
 
 def sigmoid(value: float) -> float:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from stiffnet.attention.base import Attention
 from stiffnet.errors import StepError
 from stiffnet.registry import check_known
 
@@ -53,10 +54,30 @@ def hidden_width(channels: int, reduction: int, rounding: str = "down") -> int:
     return max(1, channels // reduction if rounding == "down" else round(channels / reduction))
 
 
-def bottleneck_count(inputs: int, hidden: int, outputs: int, *, bias: bool = True) -> int:
-    """Parameters of a `Bottleneck`.
+class Narrowing(Attention):
+    """Ends in a bottleneck, `mlp`, on its descriptor."""
 
-    >>> bottleneck_count(64, 4, 64), bottleneck_count(64, 4, 64, bias=False)
-    (580, 512)
-    """
-    return hidden * (inputs + outputs) + (hidden + outputs if bias else 0)
+    squashes = True
+
+    def __init__(
+        self,
+        channels: int,
+        inputs: int,
+        *,
+        reduction: int,
+        rounding: str,
+        bias: bool,
+        channel_axis: int,
+    ) -> None:
+        super().__init__(channels, channel_axis=channel_axis)
+        hidden = hidden_width(channels, reduction, rounding)
+        self.mlp = Bottleneck(inputs, hidden, channels, bias=bias)
+
+    def excite(self, descriptor: Tensor) -> Tensor:
+        """Two layers, then the activation."""
+        return self.squash(self.mlp(descriptor.flatten(1)))
+
+    def settle(self) -> float:
+        """Silence the second layer."""
+        self.mlp.silence()
+        return 0.5

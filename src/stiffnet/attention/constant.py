@@ -31,25 +31,16 @@ class ConstantGate(Attention):
     $$s = \prod_{i=1}^{δ} T_i(ψ_i)$$
 
     What multiplies the rate is `constant`, whatever the rate is, so that it can be folded into the
-    layer before it.
-
-    Attributes:
-        label: How the gate is spelled, such as ``"asr:se"``.
-        inner: The modules T, made for a constant; see `Attention.for_constant`.
-        psi: Their inputs, of shape (δ, *descriptor_shape): a parameter, or a buffer where they are
-            not `learnable`.
-        first: What the product is divided by: 1, or after `start_at_identity` its first value,
-            which differs between channels. A number divided by itself is exactly 1.
-
+    layer before it. The inner modules T are made for a constant; see `Attention.for_constant`.
     Further arguments are for the class that this one is mixed with.
     """
 
     summary = "a module that is fed a learnt constant"
     reference = "Zhong et al., 2024"
 
-    label: str
-    psi: Tensor
-    first: Tensor
+    label: str  # how the gate is spelled, such as "asr:se"
+    psi: Tensor  # (δ, *descriptor_shape); a parameter, or a buffer where it is not learnt
+    first: Tensor  # what the product is divided by: 1, or its first value, to begin at exactly 1
 
     def __init__(
         self,

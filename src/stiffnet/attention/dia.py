@@ -5,7 +5,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor, nn
 
-from stiffnet.attention.base import Attention, tracer_of
+from stiffnet.attention.base import Pooling, tracer_of
 from stiffnet.attention.bottleneck import Bottleneck, hidden_width
 from stiffnet.errors import StepError
 
@@ -39,7 +39,7 @@ class Memory:
 
 
 @final
-class DIA(Attention):
+class DIA(Pooling):
     """An LSTM over the steps of a stage, whose output is the step size.
 
     It reads the mean rate of each step in turn. `for_stage` makes the modules of one stage around
@@ -58,7 +58,6 @@ class DIA(Attention):
     formula = "2.5C² + 8.5C a stage"
     shares_cell = True
     squashes = True
-    pools_tokens = True
 
     def __init__(
         self, channels: int, *, reduction: int = 4, rounding: str = "down", channel_axis: int = 1
@@ -76,10 +75,6 @@ class DIA(Attention):
             module.cell, module.memory = stage[0].cell, stage[0].memory
             module.number, module.steps = number, steps
         return stage
-
-    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Mean over positions."""
-        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Let the cell go on from where the step before left it."""

@@ -5,7 +5,7 @@ from typing import final
 
 from torch import Tensor, nn
 
-from stiffnet.attention.base import Attention
+from stiffnet.attention.base import Pooling
 from stiffnet.attention.bottleneck import silence
 from stiffnet.errors import StepError
 
@@ -21,7 +21,7 @@ def kernel_size(channels: int) -> int:
 
 
 @final
-class ECA(Attention):
+class ECA(Pooling):
     r"""One short convolution along the channels' means.
 
     $$s = \sigma(w * y), \qquad y = \mathrm{mean}(f)$$
@@ -30,34 +30,18 @@ class ECA(Attention):
     agree from 8 channels up (below, it keeps a kernel of 3), but which multiplies in the same call.
 
     Args:
-        channels: Width of the rate.
         kernel: Odd length of the convolution; None follows the paper's rule, `kernel_size`. The
             authors' released models set it by hand: 3, 5, 5, 7 in the stages of a ResNet-50.
-        channel_axis: 1 for images, -1 for tokens.
     """
 
     summary = "a short convolution along the pooled channels"
     reference = "Wang et al., 2020"
     formula = "k, the odd number near (log₂C + 1)/2"
     squashes = True
-    pools_tokens = True
 
     def __init__(self, channels: int, *, kernel: int | None = None, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
         self.conv = neighbours(channels, kernel)
-
-    @staticmethod
-    def parameter_count(channels: int, *, kernel: int | None = None) -> int:
-        """Length of the kernel.
-
-        >>> ECA.parameter_count(128)
-        5
-        """
-        return kernel or kernel_size(channels)
-
-    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Mean over positions."""
-        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Convolution along the channels, then the activation."""

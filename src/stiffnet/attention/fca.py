@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
-from stiffnet.attention.base import Attention
-from stiffnet.attention.bottleneck import Bottleneck, hidden_width
+from stiffnet.attention.bottleneck import Narrowing
 from stiffnet.errors import StepError
 from stiffnet.registry import check_known
 
@@ -40,7 +39,7 @@ FREQUENCIES = {
 
 
 @final
-class FCA(Attention):
+class FCA(Narrowing):
     r"""A bottleneck on one coefficient of every channel's discrete cosine transform.
 
     $$s = \sigma(W_2\,\mathrm{relu}(W_1 y)), \qquad
@@ -59,13 +58,11 @@ class FCA(Attention):
         bias: The authors have none; with biases the counts are those of the StepNet paper.
         size: Side to which every map is pooled first, as the authors do with sizes that they did
             not train on. None takes each map as it is, and repeats those smaller than 7 up to 7.
-        channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
     """
 
     summary = "two layers on one cosine coefficient a channel"
     reference = "Qin et al., 2021"
     formula = "2C²/16"
-    squashes = True
     needs_map = True
     rows: Tensor
     columns: Tensor
@@ -81,7 +78,10 @@ class FCA(Attention):
         size: int | None = None,
         channel_axis: int = 1,
     ) -> None:
-        super().__init__(channels, channel_axis=channel_axis)
+        super().__init__(
+            channels, channels, reduction=reduction, rounding=rounding, bias=bias,
+            channel_axis=channel_axis,
+        )  # fmt: skip
         rows, columns = chosen(frequencies)
         if channels % len(rows):
             fitting = max(number for number in COUNTS if channels % number == 0)
@@ -93,24 +93,12 @@ class FCA(Attention):
         if size is not None and size < GRID:
             raise StepError(f"FCA was given maps of side {size}; `size` must be {GRID} or more.")
         self.size = size
-        self.mlp = Bottleneck(
-            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
-        )
         self.register_buffer("rows", torch.tensor(rows))
         self.register_buffer("columns", torch.tensor(columns))
 
     def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
         """One coefficient per channel."""
         return coefficients(self.as_map(rate), self.rows, self.columns, self.size)
-
-    def excite(self, descriptor: Tensor) -> Tensor:
-        """Two layers, then the activation."""
-        return self.squash(self.mlp(descriptor))
-
-    def settle(self) -> float:
-        """Silence the second layer."""
-        self.mlp.silence()
-        return 0.5
 
 
 def chosen(frequencies: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from stiffnet.attention.base import Attention, sigmoid
+from stiffnet.attention.base import Pooling, sigmoid
 
 FIRST_SHIFT = -1.0  # the published start: weight 0, shift -1, so that a gate begins at 0.269
 
@@ -30,7 +30,7 @@ class InstanceAffine(nn.Module):
 
 
 @final
-class IE(Attention):
+class IE(Pooling):
     r"""A weight and a shift on the mean rate of every channel.
 
     $$s = \sigma(w ⊗ \mathrm{mean}(f) + b)$$
@@ -43,15 +43,10 @@ class IE(Attention):
     reference = "Liang et al., 2020"
     formula = "2C"
     squashes = True
-    pools_tokens = True
 
     def __init__(self, channels: int, *, channel_axis: int = 1) -> None:
         super().__init__(channels, channel_axis=channel_axis)
         self.affine = InstanceAffine(channels)
-
-    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Mean over positions."""
-        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Scale, shift, squash."""

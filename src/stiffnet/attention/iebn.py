@@ -107,11 +107,7 @@ class GatedNorm(Attention, nn.BatchNorm2d):
         )
 
     def named_children(self) -> Iterator[tuple[str, nn.Module]]:
-        """Go through its parts, which nobody may move into a norm that would not call them.
-
-        Raises:
-            StepError: If it is being converted, as all batch norms are, to torch's SyncBatchNorm.
-        """
+        """Go through its parts; a StepError stops who would convert it to a SyncBatchNorm."""
         if sys._getframe(1).f_code.co_name.startswith("convert_sync"):  # torch's, timm's, apex's
             raise StepError(
                 f"A SyncBatchNorm in the place of {type(self).__name__} would lose its gate. Use "

@@ -5,14 +5,14 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from stiffnet.attention.base import Attention, sigmoid
+from stiffnet.attention.base import Pooling, sigmoid
 from stiffnet.attention.bottleneck import Bottleneck, hidden_width, silence
 from stiffnet.attention.eca import neighbours
 from stiffnet.attention.ie import InstanceAffine
 
 
 @final
-class SEM(Attention):
+class SEM(Pooling):
     r"""SE's, ECA's and IE's gates on one pooled vector, switched per sample and multiplied.
 
     $$s = \prod_{i=1}^{3} \sigma(v_i e_i(y)), \qquad v = \sigma(W y + b), \quad
@@ -29,7 +29,6 @@ class SEM(Attention):
     reference = "Zhong et al., 2022"
     formula = "2C²/16 + C/16 + 6C + 3 + k"
     squashes = True
-    pools_tokens = True
 
     def __init__(
         self, channels: int, *, reduction: int = 16, rounding: str = "down", channel_axis: int = 1
@@ -39,10 +38,6 @@ class SEM(Attention):
         self.mlp = Bottleneck(channels, hidden_width(channels, reduction, rounding), channels)
         self.conv = neighbours(channels)
         self.affine = InstanceAffine(channels)
-
-    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Mean over positions."""
-        return self.pooled(rate)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Three excitations, each weighed before its activation, and their product."""

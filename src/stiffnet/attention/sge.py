@@ -23,7 +23,6 @@ class SGE(Attention):
     Args:
         channels: Width of the rate, a multiple of `groups`.
         groups: How many groups; 64 in all the authors' models.
-        channel_axis: 1; tokens have no map.
     """
 
     summary = "likeness of each position to its group's mean"

@@ -6,15 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stiffnet.attention.base import Attention
-from stiffnet.attention.bottleneck import Bottleneck, hidden_width
+from stiffnet.attention.bottleneck import Narrowing
 
 SIDES = (1, 2, 4)
 CELLS = sum(side * side for side in SIDES)
 
 
 @final
-class SPA(Attention):
+class SPA(Narrowing):
     r"""A bottleneck on every channel's means over the map, its quarters and its sixteenths.
 
     $$s = \sigma(W_2\,\mathrm{relu}(W_1 y)), \qquad y \in R^{21C}$$
@@ -26,22 +25,21 @@ class SPA(Attention):
     Args:
         reduction: C over the narrow width.
         rounding: Of that width, ``"down"`` or ``"nearest"``; see `hidden_width`.
-        channel_axis: 1 for (N, C, H, W), -1 for (N, H, W, C).
     """
 
     summary = "two layers on 1×1, 2×2 and 4×4 means"
     reference = "Guo et al., 2020"
     formula = "22C²/16"
-    squashes = True
     needs_map = True
     sides: Final[tuple[int, int, int]] = SIDES
 
     def __init__(
         self, channels: int, *, reduction: int = 16, rounding: str = "down", channel_axis: int = 1
     ) -> None:
-        super().__init__(channels, channel_axis=channel_axis)
-        hidden = hidden_width(channels, reduction, rounding)
-        self.mlp = Bottleneck(CELLS * channels, hidden, channels, bias=False)
+        super().__init__(
+            channels, CELLS * channels, reduction=reduction, rounding=rounding, bias=False,
+            channel_axis=channel_axis,
+        )  # fmt: skip
 
     @property
     def descriptor_shape(self) -> tuple[int, ...]:
@@ -53,12 +51,3 @@ class SPA(Attention):
         whole = self.as_map(rate)
         grids = [F.adaptive_avg_pool2d(whole, side).flatten(2) for side in self.sides]
         return torch.cat(grids, dim=-1)
-
-    def excite(self, descriptor: Tensor) -> Tensor:
-        """Two layers, then the activation."""
-        return self.squash(self.mlp(descriptor.flatten(1)))
-
-    def settle(self) -> float:
-        """Silence the second layer."""
-        self.mlp.silence()
-        return 0.5

@@ -31,11 +31,6 @@ class SRM(Attention):
         self.weight = nn.Parameter(torch.zeros(channels, 2))
         self.norm = nn.BatchNorm1d(channels)
 
-    @staticmethod
-    def parameter_count(channels: int) -> int:
-        """2C weights and the norm's 2C."""
-        return 4 * channels
-
     @property
     def descriptor_shape(self) -> tuple[int, ...]:
         """Mean and deviation of every channel."""

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from stiffnet.attention.adaptors import ADAPTORS
 from stiffnet.attention.base import Attention, sigmoid
-from stiffnet.errors import UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known
 
 INPUTS = {"x_t": 1, "x_t+1": 1, "difference": 1, "both": 2}
 """What the adaptor may read (the paper's Table 4), and how many pooled vectors that is."""
@@ -26,11 +25,9 @@ class StepNet(Attention):
     samples or more.
 
     Args:
-        channels: Width of the rate.
         input: ``"x_t"``, ``"x_t+1"``, ``"difference"`` (which is the rate), or ``"both"`` states.
         adaptor: ``"paper"``, or one of ours: ``"separate"``, ``"shared"``, ``"narrow"``,
             ``"bare"``; see `adaptors`. With one input the first three are the same.
-        channel_axis: 1 for images, -1 for tokens.
     """
 
     summary = "weights on the pooled states before and after, batch norm, IE"
@@ -49,19 +46,10 @@ class StepNet(Attention):
         channel_axis: int = 1,
     ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
-        _refuse_unknown(input, adaptor)
+        check_known("input of StepNet", input, INPUTS)
+        check_known("adaptor of StepNet", adaptor, ADAPTORS)
         self.input = input
         self.adaptor = ADAPTORS[adaptor](channels, INPUTS[input])
-
-    @staticmethod
-    def parameter_count(channels: int, *, input: str = "both", adaptor: str = "paper") -> int:
-        """Whatever the adaptor has; the paper's has 6C.
-
-        >>> StepNet.parameter_count(64)
-        384
-        """
-        _refuse_unknown(input, adaptor)
-        return ADAPTORS[adaptor].parameter_count(channels, INPUTS[input])
 
     @property
     def descriptor_shape(self) -> tuple[int, ...]:
@@ -88,10 +76,3 @@ class StepNet(Attention):
     def settle(self) -> float:
         """As the adaptor settles."""
         return sigmoid(self.adaptor.settle())
-
-
-def _refuse_unknown(input: str, adaptor: str) -> None:
-    if input not in INPUTS:
-        raise UnknownNameError(unknown("input of StepNet", input, INPUTS))
-    if adaptor not in ADAPTORS:
-        raise UnknownNameError(unknown("adaptor of StepNet", adaptor, ADAPTORS))

@@ -9,6 +9,7 @@ from stiffnet.backbones import (
     small_resnet,
     small_vit,
     stepnet_vit,
+    style_transfer,
 )
 from stiffnet.backbones.own_model import OwnModel
 
@@ -21,6 +22,7 @@ FAMILIES = (
     small_vit,
     stepnet_vit,
     cifar_acnet,
+    style_transfer,
 )
 OWN_MODELS: dict[str, OwnModel] = {
     model.name: model for family in FAMILIES for model in family.MODELS

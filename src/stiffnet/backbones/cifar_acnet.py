@@ -86,7 +86,7 @@ class AsymmetricBlock(Block):
         return torch.relu_(rate)
 
 
-VARIANTS = {f"acresnet{6 * n + 2}_cifar": n for n in (9, 18, 27)}
+VARIANTS = {f"acresnet{6 * n + 2}_cifar": n for n in (3, 9, 18, 27)}
 
 MODELS = [
     OwnModel(

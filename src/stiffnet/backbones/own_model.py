@@ -20,21 +20,24 @@ class OwnModel:
     build: Callable[..., nn.Module]  # takes num_classes, in_chans and what else its network takes
     summary: str  # one sentence on the network
     first_conv: str | tuple[str, ...]  # path of the convolution, or of several, that sees the image
-    classifier: str  # path of the linear layer that gives the logits
+    classifier: str  # path of the linear layer that gives the logits; nothing if there are none
     last_map: int | None  # side of the map that is pooled at the end; None if there is none
     size: int = CIFAR_SIZE  # side of the images
+    outputs: int = 10
+    mean: tuple[float, ...] = CIFAR_MEAN
+    std: tuple[float, ...] = CIFAR_STD
 
     @property
     def config(self) -> dict[str, Any]:
         """The same, as timm writes it."""
         return {
-            "num_classes": 10,
+            "num_classes": self.outputs,
             "input_size": (3, self.size, self.size),
             "pool_size": None if self.last_map is None else (self.last_map, self.last_map),
             "crop_pct": 1.0,
             "interpolation": "bilinear",
-            "mean": CIFAR_MEAN,
-            "std": CIFAR_STD,
+            "mean": self.mean,
+            "std": self.std,
             "first_conv": self.first_conv,
             "classifier": self.classifier,
         }

@@ -9,10 +9,12 @@ from stiffnet.cli.compare import compare
 from stiffnet.cli.demo import demo
 from stiffnet.cli.fetch import fetch
 from stiffnet.cli.fold import fold
+from stiffnet.cli.gradcam import gradcam
 from stiffnet.cli.listing import listing
 from stiffnet.cli.measure import measure
 from stiffnet.cli.ode import ode
 from stiffnet.cli.report import report
+from stiffnet.cli.restyle import restyle
 from stiffnet.cli.spectrum import spectrum
 from stiffnet.cli.stripes import stripes
 from stiffnet.cli.study import study
@@ -30,9 +32,11 @@ app.command(cls=Command)(compare)
 app.command(cls=Command)(demo)
 app.command(cls=Command)(fetch)
 app.command(cls=Command)(fold)
+app.command(cls=Command)(gradcam)
 app.command(cls=Command)(measure)
 app.command(cls=Command)(ode)
 app.command(cls=Command)(report)
+app.command(cls=Command)(restyle)
 app.command(cls=Command)(spectrum)
 app.command(cls=Command)(stripes)
 app.command(cls=Command)(study)

@@ -5,17 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stiffnet.cli.options import (
-    BatchSize,
-    Classes,
-    Data,
-    Device,
-    Limit,
-    NumClasses,
-    Seed,
-    Where,
-    Workers,
-)
+from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
 
@@ -28,7 +18,7 @@ def compare(
             "others are compared with the first.",
         ),
     ],
-    data: Data,
+    data: options.Data,
     weights: Annotated[
         list[str],
         typer.Option(
@@ -52,19 +42,18 @@ def compare(
             help="Attention module on every step of a named network, given as --weights is.",
         ),
     ] = [],  # noqa: B006  # typer copies it
-    limit: Limit = 0,
-    batch_size: BatchSize = 64,
-    num_classes: NumClasses = 0,
-    classes: Classes = "",
-    device: Where = Device.auto,
-    workers: Workers = 0,
-    seed: Seed = 0,
+    limit: options.Limit = 0,
+    batch_size: options.BatchSize = 64,
+    num_classes: options.NumClasses = 0,
+    classes: options.Classes = "",
+    device: options.Where = options.Device.auto,
+    workers: options.Workers = 0,
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for comparison.json and comparison.html. By default "
-            "comparison/FIRST-SECOND.",
+        options.text(
+            "DIR",
+            "Folder for comparison.json and comparison.html. By default comparison/FIRST-SECOND.",
         ),
     ] = None,
 ) -> None:

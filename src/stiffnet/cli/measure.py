@@ -3,45 +3,26 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from stiffnet.cli.options import (
-    Attention,
-    BatchSize,
-    Classes,
-    Data,
-    Device,
-    Limit,
-    Model,
-    NumClasses,
-    Seed,
-    Weights,
-    WeightsKey,
-    Where,
-    Workers,
-)
+from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
 
 def measure(
-    model: Model,
-    data: Data,
-    weights: Weights = "",
-    weights_key: WeightsKey = "",
-    attention: Attention = "",
-    limit: Limit = 0,
-    batch_size: BatchSize = 64,
-    num_classes: NumClasses = 0,
-    classes: Classes = "",
-    device: Where = Device.auto,
-    workers: Workers = 0,
-    seed: Seed = 0,
+    model: options.Model,
+    data: options.Data,
+    weights: options.Weights = "",
+    weights_key: options.WeightsKey = "",
+    attention: options.Attention = "",
+    limit: options.Limit = 0,
+    batch_size: options.BatchSize = 64,
+    num_classes: options.NumClasses = 0,
+    classes: options.Classes = "",
+    device: options.Where = options.Device.auto,
+    workers: options.Workers = 0,
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for report.json and report.html. By default stiffness/MODEL.",
-        ),
+        options.text("DIR", "Folder for report.json and report.html. By default stiffness/MODEL."),
     ] = None,
 ) -> None:
     """Measure how stiff each residual step of a network is.

@@ -6,19 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stiffnet.cli.options import (
-    Attention,
-    Classes,
-    Data,
-    Model,
-    NumClasses,
-    Seed,
-    Weights,
-    WeightsKey,
-    choice,
-    number,
-    text,
-)
+from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
 
@@ -40,40 +28,43 @@ class Method(StrEnum):
 
 
 def spectrum(
-    model: Model,
-    data: Data,
+    model: options.Model,
+    data: options.Data,
     step: Annotated[
         list[str],
-        text(
+        options.text(
             "NAME", "A step, such as layer3.1. Can be given several times. By default all of them."
         ),
     ] = [],  # noqa: B006  # typer copies it
     method: Annotated[
         Method,
-        choice(
+        options.choice(
             Method,
             "How to find eigenvalues. reduced and dense find all of them, krylov those at the "
             "ends, planes those of slices; auto is reduced where it fits, else krylov.",
         ),
     ] = Method.auto,
     of: Annotated[
-        Of, choice(Of, "The branch of a step, or its whole block with shortcut and activation.")
+        Of,
+        options.choice(
+            Of, "The branch of a step, or its whole block with shortcut and activation."
+        ),
     ] = Of.branch,
-    images: Annotated[int, number("Use this many images, evenly chosen; 0: all of them.")] = 8,
-    cap: Annotated[int, number("Memory that matrices may take, in GiB.", least=1)] = 8,
+    images: options.Limit = 8,
+    cap: Annotated[int, options.number("Memory that matrices may take, in GiB.", least=1)] = 8,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on where an earlier run in the same folder stopped."),
     ] = False,
-    weights: Weights = "",
-    weights_key: WeightsKey = "",
-    attention: Attention = "",
-    num_classes: NumClasses = 0,
-    classes: Classes = "",
-    seed: Seed = 0,
+    weights: options.Weights = "",
+    weights_key: options.WeightsKey = "",
+    attention: options.Attention = "",
+    num_classes: options.NumClasses = 0,
+    classes: options.Classes = "",
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        text(
+        options.text(
             "DIR",
             "Folder for spectrum.json, spectrum.html and the parts that are kept as they are "
             "found. By default spectrum/MODEL.",

@@ -3,43 +3,28 @@
 from pathlib import Path
 from typing import Annotated
 
-from stiffnet.cli.options import (
-    Attention,
-    BatchSize,
-    Data,
-    Device,
-    Limit,
-    Model,
-    NumClasses,
-    Seed,
-    Weights,
-    WeightsKey,
-    Where,
-    Workers,
-    number,
-    text,
-)
+from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
 
 def stripes(
-    model: Model,
-    data: Data,
-    weights: Weights = "",
-    weights_key: WeightsKey = "",
-    attention: Attention = "",
-    limit: Limit = 0,
+    model: options.Model,
+    data: options.Data,
+    weights: options.Weights = "",
+    weights_key: options.WeightsKey = "",
+    attention: options.Attention = "",
+    limit: options.Limit = 0,
     growth: Annotated[
-        int, number("Also follow noise through the steps, for this many images.")
+        int, options.number("Also follow noise through the steps, for this many images.")
     ] = 0,
-    batch_size: BatchSize = 64,
-    num_classes: NumClasses = 0,
-    device: Where = Device.auto,
-    workers: Workers = 0,
-    seed: Seed = 0,
+    batch_size: options.BatchSize = 64,
+    num_classes: options.NumClasses = 0,
+    device: options.Where = options.Device.auto,
+    workers: options.Workers = 0,
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        text("DIR", "Folder for stripes.json and stripes.html. By default stripes/MODEL."),
+        options.text("DIR", "Folder for stripes.json and stripes.html. By default stripes/MODEL."),
     ] = None,
 ) -> None:
     """Measure how constant attention is over images.

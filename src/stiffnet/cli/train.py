@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Device, Weights, WeightsKey, Where, Workers, choice, number
+from stiffnet.cli.options import (
+    Device,
+    Settings,
+    Weights,
+    WeightsKey,
+    Where,
+    Workers,
+    choice,
+    number,
+    pairs,
+    text,
+)
 from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
     from stiffnet.jobs.train import Trained
+    from stiffnet.train.recipe import Recipe
+    from stiffnet.train.tasks.base import Task
 
 
 class Strategy(StrEnum):
@@ -27,12 +40,17 @@ def train(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A timm name, torchvision:NAME, hf-hub:ORG/NAME, a run or a model folder.",
+            help="A timm name, torchvision:NAME, hf-hub:ORG/NAME, a run or a model folder; "
+            "fasterrcnn:NAME for a detector; style:in, style:bn or style:bn+asr to restyle "
+            "photographs.",
         ),
     ] = "",
     data: Annotated[
         str,
-        typer.Option(metavar="DATA", help="digits, cifar10:DIR, or a folder with train/ and val/."),
+        typer.Option(
+            metavar="DATA",
+            help="digits, cifar10:DIR, a folder with train/ and val/, or coco:DIR for a detector.",
+        ),
     ] = "",
     recipe: Annotated[
         str,
@@ -50,14 +68,18 @@ def train(
         int | None,
         number("Random seed for the weights, the order of the images and their augmentation."),
     ] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="Change a field of the recipe. Can be given several times.",
+    settings: Settings = [],  # noqa: B006  # typer copies it
+    style: Annotated[
+        str, text("PICTURE", "Style to learn: a picture file, china or flower. For style:NAME.")
+    ] = "",
+    loss_weights: Annotated[
+        str,
+        text(
+            "FILE|random",
+            "VGG16 weights in torchvision's names, which judge restyled photographs; random: a "
+            "small network, for trials.",
         ),
-    ] = [],  # noqa: B006  # typer copies it
+    ] = "",
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the run. By default runs/MODEL-FINGERPRINT."),
@@ -105,12 +127,14 @@ def train(
         model or None,
         data or None,
         recipe=recipe or None,
-        settings=_pairs(settings),
+        settings=pairs(settings),
         weights=weights or None,
         weights_key=weights_key or None,
         attention=attention or None,
         seed=seed,
         skip_bad_images=skip_bad_images,
+        style=style or None,
+        loss_weights=loss_weights or None,
         out=out,
         resume=resume,
         again=again,
@@ -132,43 +156,32 @@ def train(
         print(_told(trained))
 
 
-def _pairs(settings: list[str]) -> dict[str, str]:
-    from stiffnet.errors import RecipeError
-
-    pairs: dict[str, str] = {}
-    for text in settings:
-        field, sign, value = text.partition("=")
-        if not sign:
-            raise RecipeError(f"`--set {text}` has no value. Write `--set FIELD=VALUE`.")
-        if field.strip() in pairs:
-            raise RecipeError(f"`{field.strip()}` is given twice. Keep one of the two.")
-        pairs[field.strip()] = value.strip()
-    return pairs
-
-
 def _told(trained: "Trained") -> str:
     from stiffnet.jobs.subject import as_argument
     from stiffnet.network.attention_text import split_attention
 
     result, recipe = trained.result, trained.recipe
     _, constant = split_attention(recipe.attention)
-    final, tests = as_argument(result.folder.final), _tests_of(recipe.data)
-    measure = shlex.join(["stiffnet", "measure", final, "--data", tests])
-    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', as_argument(result.folder.path)])}\n"
+    run, final = as_argument(result.folder.path), as_argument(result.folder.final)
+    measure = shlex.join(["stiffnet", "measure", final, "--data", _tests_of(result.task, recipe)])
+    use = f"Use it:      {shlex.join(['stiffnet', 'restyle', run])} PICTURE... --out DIR\n"
+    fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', run])}\n"
     return (
         f"{result.conclusion}\n"
         f"The network: {result.folder.final}\n"
+        f"{use if recipe.task == 'restyle' else ''}"
         f"Measure it:  {measure}\n"
         f"{fold if constant else ''}"
         f"The log:     {result.folder.log}"
     )
 
 
-def _tests_of(data: str) -> str:
+def _tests_of(task: "Task", recipe: "Recipe") -> str:
     """Return what `measure` takes for the test images of the run."""
     from stiffnet.data import spec_of_tests
     from stiffnet.errors import DataError
 
+    data = task.data(recipe.data)
     try:
         return spec_of_tests(data)
     except DataError:  # a finished run whose data are elsewhere by now

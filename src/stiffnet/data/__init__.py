@@ -4,20 +4,26 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.cifar import cifar10, cifar100
+from stiffnet.data.coco import coco
 from stiffnet.data.digits import digits
 from stiffnet.data.folder import ImageFolder, image_folder
 from stiffnet.data.generated import generated
 from stiffnet.data.images import ImageSet
+from stiffnet.data.photos import photo_splits
+from stiffnet.data.shapes import shapes
 from stiffnet.data.splits import TESTING, TRAINING, agreeing, folder_splits, split_folder
 from stiffnet.data.stl10 import stl10
+from stiffnet.data.tiles import tiles
 from stiffnet.errors import DataError
 from stiffnet.registry import Entry, Registry
 
-Opener = Callable[[str, str | None], ImageSet | ImageFolder]  # where it is, which split
+Data = ImageSet | ImageFolder | BoxedImages
+Opener = Callable[[str, str | None], Data]  # where it is, which split
 
 
-def open_data(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet | ImageFolder:
+def open_data(spec: str | os.PathLike[str], split: str | None = None) -> Data:
     """Open ``digits``, ``cifar10:DIR``, a folder of class folders, or what else `DATA` lists.
 
     Args:
@@ -35,9 +41,24 @@ def open_data(spec: str | os.PathLike[str], split: str | None = None) -> ImageSe
     return DATA[name].value(place, split)
 
 
+def open_labelled(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet | ImageFolder:
+    """Open images with one label each; arguments and errors as of `open_data`.
+
+    Raises:
+        DataError: Also if the images have boxes instead.
+    """
+    found = open_data(spec, split)
+    if isinstance(found, BoxedImages):
+        raise DataError(
+            f"{found.name} has boxes in its images, and here images with one label each are "
+            "needed. Give other data."
+        )
+    return found
+
+
 def open_splits(
     spec: str | os.PathLike[str],
-) -> tuple[ImageSet, ImageSet] | tuple[ImageFolder, ImageFolder]:
+) -> tuple[ImageSet, ImageSet] | tuple[ImageFolder, ImageFolder] | tuple[BoxedImages, BoxedImages]:
     """Open the training and the test images of one data set, with the same classes in both.
 
     Of a folder, ``train`` and the first of ``val``, ``valid``, ``validation`` and ``test`` in it;
@@ -47,7 +68,12 @@ def open_splits(
     name, place = _parted(spec)
     if name == "folder":
         return folder_splits(_folder(place))
+    if name == "photos":
+        return photo_splits(_photos(place))
     train, test = (DATA[name].value(place, split) for split in ("train", "test"))
+    if isinstance(train, BoxedImages):
+        assert isinstance(test, BoxedImages)
+        return train, agreeing(test, train.classes, train.name, test.name)
     assert isinstance(train, ImageSet)
     assert isinstance(test, ImageSet)
     return train, agreeing(test, train.classes, train.name, test.name)
@@ -65,6 +91,16 @@ def spec_of_tests(spec: str | os.PathLike[str]) -> str:
     if name != "folder":
         return os.fspath(spec)
     return f"folder:{split_folder(_folder(place), TESTING)}"
+
+
+def as_photos(spec: str) -> str:
+    """Return what opens a folder as photographs without classes; other data sets stay.
+
+    >>> as_photos("folder:holidays"), as_photos("digits")
+    ('photos:holidays', 'digits')
+    """
+    name, place = _parted(spec)
+    return f"photos:{_folder(place)}" if name == "folder" else spec
 
 
 def _parted(spec: str | os.PathLike[str]) -> tuple[str, str]:
@@ -89,10 +125,10 @@ def _open_digits(place: str, split: str | None) -> ImageSet:
     return digits(split or place or None)
 
 
-def _open_files(name: str, reader: Callable[[str, str], ImageSet]) -> Opener:
+def _open_files(name: str, reader: Callable[[str, str], Data]) -> Opener:
     """Return an opener for a data set whose files are in a folder."""
 
-    def opener(place: str, split: str | None) -> ImageSet:
+    def opener(place: str, split: str | None) -> Data:
         if not place:
             raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
         return reader(place, split or "test")
@@ -111,12 +147,35 @@ def _open_generated(place: str, split: str | None) -> ImageSet:
     return generated(split or "test", int(place))
 
 
+def _open_shapes(place: str, split: str | None) -> BoxedImages:
+    if place:
+        raise DataError(f"`shapes` needs no folder, and {place!r} was given. Write `shapes`.")
+    return shapes(split or "test")
+
+
 def _open_folder(place: str, split: str | None) -> ImageFolder:
     root = _folder(place)
     if split is None:
         return image_folder(root)
     names = {"train": TRAINING, "test": TESTING}.get(split)
     return image_folder(split_folder(root, names) if names else root / split)
+
+
+def _open_photos(place: str, split: str | None) -> ImageFolder:
+    train, test = photo_splits(_photos(place))
+    return train if split == "train" else test
+
+
+def _photos(place: str) -> Path:
+    if not place:
+        raise DataError("`photos` needs the folder with the photographs. Write `photos:DIR`.")
+    return Path(place)
+
+
+def _open_tiles(place: str, split: str | None) -> ImageSet:
+    if place:
+        raise DataError(f"`tiles` needs no folder, and {place!r} was given. Write `tiles`.")
+    return tiles(split or "test")
 
 
 def _folder(place: str) -> Path:
@@ -147,6 +206,14 @@ DATA: Registry[Opener] = Registry(
             "`stl10:DIR`, the official binary files; 96×96, colour",
         ),
         Entry("folder", _open_folder, "a path, or `folder:DIR`: images in one folder per class"),
+        Entry(
+            "coco",
+            _open_files("coco", coco),
+            "`coco:DIR`, boxes in COCO's layout, for detectors",
+        ),
+        Entry("shapes", _open_shapes, "drawn squares and discs with boxes; 96×96, for detectors"),
+        Entry("photos", _open_photos, "`photos:DIR`: photographs of any size, without classes"),
+        Entry("tiles", _open_tiles, "120 tiles of two photographs, 64×64, colour; embedded"),
         Entry("generated", _open_generated, "`generated:N`, stripes and checks under noise; 32×32"),
     ],
 )

@@ -66,7 +66,8 @@ def extract(
                 plain = member.replace(mode=None, deep=False)  # type: ignore[arg-type]  # the umask's
                 opened.extract(plain, inside, filter="data")
                 if member.isfile():
-                    _sync(inside / member.name)
+                    with (inside / member.name).open("rb") as stream:
+                        os.fsync(stream.fileno())
             os.replace(inside, target)
     except (UnsafeFileError, StorageError):
         raise
@@ -127,8 +128,3 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     rest = archive.fileobj.read(CHUNK)  # to the end, since only there gzip looks at its checksum
     if rest.strip(b"\0") or archive.fileobj.read(1):
         raise tarfile.ReadError("a header is broken")
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from stiffnet.data.classes import WORDNET, ClassNames
-from stiffnet.errors import DataError, StorageError
+from stiffnet.errors import DataError
+from stiffnet.files import read_file
 
 FORMS = (
     "Give one class name per line in the order of the network's outputs, or JSON: a list of names, "
@@ -29,11 +30,7 @@ def read_classes(path: str | os.PathLike[str]) -> ClassNames:
     """
     file = Path(path)
     try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise StorageError(
-            f"{file} could not be read: {error.strerror}. Check its name and its permissions."
-        ) from error
+        text = read_file(file, "Check its name and its permissions.").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is not UTF-8 text, so no classes were read. {FORMS}") from error
     rows = _from_json(file, text) if text.lstrip()[:1] in ("[", "{") else _from_lines(file, text)

@@ -57,10 +57,8 @@ def match_classes(
         found = {x: {int(x)} if int(x) < len(known) else set() for x in labels}
     lost = [label for label in labels if not found[label]]
     if lost:
-        are = "is" if len(lost) == 1 else "are"
-        return Mismatch(
-            f"the data's {_classes(lost)} {are} not among the network's ({few(known.names)})"
-        )
+        which = f"class {lost[0]!r} is" if len(lost) == 1 else f"classes {few(lost)} are"
+        return Mismatch(f"the data's {which} not among the network's ({few(known.names)})")
     chosen = _settled(found, known)
     unclear = [label for label in labels if label not in chosen]
     if unclear:
@@ -130,9 +128,3 @@ def _settled(found: Mapping[str, set[int]], known: ClassNames) -> dict[str, int]
         if len(left) == 1 or (len(exact) == 1 and exact <= left and spelt):
             (chosen[label],) = left if len(left) == 1 else exact
     return chosen
-
-
-def _classes(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return f"class {names[0]!r}"
-    return f"classes {few(names)}"

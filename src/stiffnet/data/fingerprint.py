@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet, spread
 from stiffnet.errors import DataError
@@ -16,6 +17,7 @@ AT_ONCE = 1024  # images in memory that are hashed together
 WORDS = {
     "shape": "another shape",
     "labels": "other labels",
+    "boxes": "other boxes",
     "names": "other file names",
     "sizes": "files of other sizes",
     "contents": "other content in the files",
@@ -23,14 +25,21 @@ WORDS = {
 }
 
 
-def fingerprint(images: ImageSet | ImageFolder) -> Fingerprint:
+def fingerprint(images: ImageSet | ImageFolder | BoxedImages) -> Fingerprint:
     """Return a few short texts that change when the images do.
 
     Of images in memory, every pixel counts. Of a folder, the relative name, the size and the label
     of every file count, and the content of `OPENED` files that are spread over the classes: all of
     a small folder, and of a large one enough to notice another version of the whole. The place of
-    the folder and the times of its files do not count.
+    the folder and the times of its files do not count. Of boxes, every number counts.
     """
+    if isinstance(images, BoxedImages):
+        numbers = (images.sizes, images.starts, images.boxes, images.areas, images.crowd)
+        return {
+            **fingerprint(images.pictures),
+            "labels": _hash([images.labels.astype("<i8").tobytes()]),
+            "boxes": _hash(np.asarray(each).astype("<f8").tobytes() for each in numbers),
+        }
     labels = _hash([images.labels.astype("<i8").tobytes()])
     common: dict[str, str | int] = {"images": len(images), "labels": labels}
     if isinstance(images, ImageSet):

@@ -216,24 +216,33 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
 
 def _images_below(root: Path, name: str) -> list[str]:
     """Return the images of one class, as sorted paths relative to `root`."""
-
-    def stop(error: OSError) -> None:
-        raise error
-
-    top = root.resolve()
-    inside = (top, _target(root / name))
-    if top.is_relative_to(inside[1]):
+    if root.resolve().is_relative_to(_target(root / name)):
         raise DataError(
             f"{root / name} is a link to a folder that it is in itself. Take it away, or point it "
             "to a folder of images."
         )
+    return images_within(root, root / name)
+
+
+def images_within(root: Path, folder: Path) -> list[str]:
+    """Return the images in a folder and the folders within, as sorted paths relative to `root`.
+
+    Raises:
+        DataError: If a link leaves both.
+        OSError: If a folder cannot be read.
+    """
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    inside = (root.resolve(), _target(folder))
     found = []
-    for folder, folders, files in os.walk(root / name, onerror=stop):
+    for place, folders, files in os.walk(folder, onerror=stop):
         folders[:] = [entry for entry in folders if not entry.startswith(".")]
         for entry in folders:
-            _refuse_escape(Path(folder, entry), inside)
+            _refuse_escape(Path(place, entry), inside)
         for entry in files:
-            path = Path(folder, entry)
+            path = Path(place, entry)
             if entry.startswith(".") or path.suffix.lower() not in SUFFIXES:
                 continue
             _refuse_escape(path, inside)

@@ -1,17 +1,18 @@
 """Which samples come in which step of an epoch, and which of them are a rank's."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from stiffnet.data.boxes import BoxedBatches
 from stiffnet.data.chance import Purpose, uniforms
 from stiffnet.data.folder import FolderBatches
 from stiffnet.data.images import Batches
 from stiffnet.errors import DataError
 
-Ordered = Batches | FolderBatches
+Ordered = Batches | FolderBatches | BoxedBatches
 
 
 def epoch_batches(
@@ -44,16 +45,16 @@ def share(batch: npt.NDArray[np.int64], rank: int, ranks: int) -> npt.NDArray[np
 
     >>> [share(np.arange(5), rank, 2).tolist() for rank in range(2)]
     [[0, 1, 2], [3, 4]]
-
-    Raises:
-        DataError: If there is no such rank.
     """
     if not 0 <= rank < ranks:
         raise DataError(f"`rank` is {rank} of {ranks} ranks. Give one from 0 to {ranks - 1}.")
     return np.array_split(batch, ranks)[rank]
 
 
-def part_of(batches: Ordered, rank: int, ranks: int) -> Ordered:
+Some = TypeVar("Some", bound=Ordered)
+
+
+def part_of(batches: Some, rank: int, ranks: int) -> Some:
     """Return the batches of one rank: whole ones, so that the ranks in turn give all in order."""
     first, last = (len(batches.indices) * number // ranks for number in (rank, rank + 1))
     own: Any = batches.indices[first:last]

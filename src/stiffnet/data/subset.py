@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
+
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet, spread
 from stiffnet.errors import DataError
 
-Data = TypeVar("Data", ImageSet, ImageFolder)
+Data = TypeVar("Data", ImageSet, ImageFolder, BoxedImages)
 
 
 def subset(images: Data, count: int) -> Data:
@@ -21,6 +24,8 @@ def subset(images: Data, count: int) -> Data:
             f"{images.name} has {len(images):,} images, and {count:,} were asked for. Ask for at "
             "most as many as there are."
         )
+    if isinstance(images, BoxedImages):
+        return images.chosen(spread(np.zeros(len(images), np.int64), count))
     if count < len(images.classes):
         raise DataError(
             f"{count:,} images were asked for of {images.name}, which has {len(images.classes):,} "

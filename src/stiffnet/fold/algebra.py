@@ -5,7 +5,7 @@ network's own parameters, in timm, torchvision or a user's code.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -112,7 +112,8 @@ def _weight(op: Op, position: int, name: str = "weight") -> Tensor:
     return weight
 
 
-def _convolution(reading: Reading, op: Op) -> Layer:
+def _plain(reading: Reading, op: Op) -> Layer:
+    """A convolution, or a linear layer, which has no axes behind its channels."""
     weight, bias = _weight(op, 1), op.given(2, "bias")
     return _per_channel(reading, op, weight, bias, axis=0, behind=weight.ndim - 2)
 
@@ -122,11 +123,6 @@ def _transposed(reading: Reading, op: Op) -> Layer:
     return _per_channel(
         reading, op, weight, bias, axis=1, behind=weight.ndim - 2, groups=int(groups)
     )
-
-
-def _linear(reading: Reading, op: Op) -> Layer:
-    weight, bias = _weight(op, 1), op.given(2, "bias")
-    return _per_channel(reading, op, weight, bias, axis=0, behind=0)
 
 
 def _norm(weight_at: int) -> Callable[[Reading, Op], Layer]:
@@ -153,30 +149,27 @@ def _over_last_axes(bias_at: int | None) -> Callable[[Reading, Op], Layer]:
     return layer
 
 
-def _attention(weight_at: int, names: Sequence[str]) -> Callable[[Reading, Op], Layer]:
-    def layer(reading: Reading, op: Op) -> Layer:
-        if op.result != 0:
-            raise Refusal("these are attention weights, not what the attention gives")
-        weight, bias = _weight(op, weight_at, names[0]), op.given(weight_at + 1, names[1])
-        return _per_channel(reading, op, weight, bias, axis=0, behind=0)
-
-    return layer
+def _attention(reading: Reading, op: Op) -> Layer:
+    if op.result != 0:
+        raise Refusal("these are attention weights, not what the attention gives")
+    weight, bias = _weight(op, 11, "out_proj_weight"), op.given(12, "out_proj_bias")
+    return _per_channel(reading, op, weight, bias, axis=0, behind=0)
 
 
 LAYERS: dict[str, Callable[[Reading, Op], Layer]] = {
-    "conv1d": _convolution,
-    "conv2d": _convolution,
-    "conv3d": _convolution,
+    "conv1d": _plain,
+    "conv2d": _plain,
+    "conv3d": _plain,
     "conv_transpose1d": _transposed,
     "conv_transpose2d": _transposed,
     "conv_transpose3d": _transposed,
-    "linear": _linear,
+    "linear": _plain,
     "batch_norm": _norm(3),
     "instance_norm": _norm(3),
     "group_norm": _norm(2),
     "layer_norm": _over_last_axes(3),
     "rms_norm": _over_last_axes(None),
-    "multi_head_attention_forward": _attention(11, ("out_proj_weight", "out_proj_bias")),
+    "multi_head_attention_forward": _attention,
 }
 """The operations that hold a factor, by the names of their functions."""
 

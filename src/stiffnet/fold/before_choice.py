@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from stiffnet.fold.operations import Example
 from stiffnet.nested import tensors_in
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.graph import Watch
 from stiffnet.trajectory.wrappers import plain_run
 
@@ -48,7 +48,6 @@ def _chooses(func: Any, args: tuple[Any, ...]) -> bool:
 
 def before_choice(model: nn.Module, example: Example) -> list[str]:
     """Paths of the modules that finish before the network chooses anything; none if it does not."""
-    args, kwargs = example
     with plain_run(model), _UntilChoice(model, example) as watch:
-        model(*args, **kwargs)
+        example.on(model)
     return watch.finished or []

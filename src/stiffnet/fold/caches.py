@@ -36,14 +36,13 @@ Kept = tuple[Any, Any]
 def _namespaces(model: nn.Module) -> list[Any]:
     """Classes of the modules and the files that they are from, without torch's own."""
     classes = dict.fromkeys(
-        cls for module in model.modules() for cls in type(module).__mro__[:-1] if _is_foreign(cls)
+        cls
+        for module in model.modules()
+        for cls in type(module).__mro__[:-1]
+        if cls.__module__.partition(".")[0] not in ("torch", "builtins", "stiffnet", "typing")
     )
     files = dict.fromkeys(cls.__module__ for cls in classes)
     return [*classes, *(sys.modules[name] for name in files if name in sys.modules)]
-
-
-def _is_foreign(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] not in ("torch", "builtins", "stiffnet", "typing")
 
 
 def _state(space: Any) -> list[tuple[str, Any]]:

@@ -170,7 +170,8 @@ def _through(op: Op, walked: _Back) -> Iterator[Way]:
     elif op.name == "scaled_dot_product_attention":
         yield from _go_on(op, op.given(2, "value"), walked)
     elif op.name in MOVES or op.name in ONE_SIDED or op.name in CASTS:
-        yield from _go_on(op, _data(op)[0], walked)
+        given = (value for value in (*op.args, *op.kwargs.values()) if isinstance(value, Node))
+        yield from _go_on(op, next(given), walked)
     else:
         raise Refusal(f"`{op.name}` in {op.where or 'the network'} does not commute with a factor")
 
@@ -220,10 +221,6 @@ def _operands(op: Op) -> list[object]:
     named = [op.kwargs[name] for name in ("input", "other", "mat2") if name in op.kwargs]
     given = op.args[1:] if op.name == "einsum" else op.args
     return [*given, *named][:2]
-
-
-def _data(op: Op) -> list[Node]:
-    return [value for value in (*op.args, *op.kwargs.values()) if isinstance(value, Node)]
 
 
 def _refuse_other_uses(found: Sequence[Way], reading: Reading) -> None:

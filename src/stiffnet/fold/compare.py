@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.operations import Example
 from stiffnet.nested import tensors_in
-from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded
+from stiffnet.scaled_error import scaled_error
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.wrappers import plain_run
 from stiffnet.words import first_line
 
@@ -50,7 +50,6 @@ def attempt(
 
     The pass is run within `watch`.
     """
-    args, kwargs = example
     inside: dict[str, list[Tensor]] = {place: [] for place in places}
 
     def keep(kept: list[Tensor], module: nn.Module, args: Any, output: Any) -> None:
@@ -63,18 +62,14 @@ def attempt(
             hooks.enter_context(module.register_forward_hook(partial(keep, kept)))
         try:
             with watch:
-                output = model(*args, **kwargs)
+                output = example.on(model)
         except Exception as error:  # whatever foreign code raises
             return Outcome({}, error)
     return Outcome({**inside, OUTPUT: list(tensors_in(output))})
 
 
 def ran(model: nn.Module, example: Example, *more: Any) -> Outcome:
-    """Run a network that must take its example; arguments as of `attempt`.
-
-    Raises:
-        FoldError: If it does not.
-    """
+    """Run a network as `attempt` does; a FoldError if it does not take its example."""
     outcome = attempt(model, example, *more)
     if outcome.failed is not None:
         raise FoldError(
@@ -85,11 +80,7 @@ def ran(model: nn.Module, example: Example, *more: Any) -> Outcome:
 
 
 def comparable(outcome: Outcome, name: str) -> Outcome:
-    """What the given network gave, which its folded form will have to give too.
-
-    Raises:
-        FoldError: If it is nothing, or not finite.
-    """
+    """What the given network gave; a FoldError if that is nothing, or not finite."""
     if not any(outcome.values.values()):
         raise FoldError(f"{name} gives no tensor that could be compared. Let it return its result.")
     strange = _not_finite(outcome)

@@ -51,12 +51,12 @@ def _copied(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
 
 def doubled(values: Any) -> Any:
     """Every floating tensor of nested containers in float64."""
-    return mapped(values, _double)
 
+    def double(value: Any) -> Any:
+        floating = isinstance(value, Tensor) and value.is_floating_point()
+        return value.double() if floating else value
 
-def _double(value: Any) -> Any:
-    floating = isinstance(value, Tensor) and value.is_floating_point()
-    return value.double() if floating else value
+    return mapped(values, double)
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -76,14 +76,9 @@ def deployed(
 ) -> nn.Module:
     """Do to a copy of the given network what was done to another, and give it the other's numbers.
 
-    The other one was run in float64, and may remember that; this one has never been run.
-
-    Args:
-        model: The given network.
-        gates: Paths of those that were taken out.
-        gated: All tensors of the other one after that; not needed without gates or changes.
-        changes: Of its structure, in their order.
-        final: All its tensors in the end.
+    The other one was run in float64, and may remember that; this one has never been run. `gated`
+    are all tensors of the other one after its `gates` were taken out, which matter where `changes`
+    followed, and `final` those in the end.
     """
     made = copied(model)
     drop_gates(made, gates)

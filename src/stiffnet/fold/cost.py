@@ -9,15 +9,17 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import flop_registry
 
-from stiffnet.fold.operations import Example
 from stiffnet.results.fold import Cost
-from stiffnet.trajectory.batch import resized
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.origins import Below
 from stiffnet.trajectory.wrappers import plain_run
 
 
-def costs(models: Sequence[nn.Module], example: Example, *, passes: int) -> list[Cost]:
+def costs(
+    models: Sequence[nn.Module], given: tuple[tuple[Any, ...], dict[str, Any]], *, passes: int
+) -> list[Cost]:
     """Count and time passes of several networks; their turns alternate."""
+    example = Example(*given)
     times: list[list[float]] = [[] for _ in models]
     for turn in range(passes + 1 if passes else 0):
         for model, own in zip(models, times, strict=True):
@@ -35,11 +37,10 @@ def costs(models: Sequence[nn.Module], example: Example, *, passes: int) -> list
 
 
 def _seconds(model: nn.Module, example: Example) -> float:
-    args, kwargs = example
     with plain_run(model):
         _wait(model)
         start = time.perf_counter()
-        model(*args, **kwargs)
+        example.on(model)
         _wait(model)
         return time.perf_counter() - start
 
@@ -59,10 +60,9 @@ def _macs(model: nn.Module, example: Example) -> int | None:
         if formula is not None:
             found.append(formula(*args, **kwargs, out_val=result))
 
-    args, kwargs = (resized(given, 1) for given in example)
     try:
         with plain_run(model), torch.enable_grad(), Below(count):
-            model(*args, **kwargs)
+            example.resized(1).on(model)
     except Exception:  # operations of others' that cannot be followed
         return None
     return sum(found) // 2

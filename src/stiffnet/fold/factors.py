@@ -36,11 +36,7 @@ class Factors:
 def all_factors(
     found: Sequence[Way], shape: tuple[int, ...], axis: int, wanted: Tensor
 ) -> list[Factors]:
-    """Find the factors of every layer on some ways, for the value that they lead to.
-
-    Raises:
-        Refusal: If no factors scale the value by `wanted`.
-    """
+    """Find the factors of every layer on some ways that scale a value by `wanted`, or refuse."""
     by_layer: dict[int, Factors] = {}
     for way in found:
         new = factors(way, shape, axis, wanted)
@@ -65,11 +61,7 @@ def _both(one: Factors, other: Factors) -> Factors:
 
 
 def factors(way: Way, shape: tuple[int, ...], axis: int, wanted: Tensor) -> Factors:
-    """Find the factors of a layer that scale a value by `wanted`, channel by channel.
-
-    Raises:
-        Refusal: If no factors do.
-    """
+    """Find the factors of a layer that scale a value by `wanted`, channel by channel, or refuse."""
     wanted = wanted.detach().double().cpu()
     if way.one_sided and bool((wanted < 0).any()):
         count = int((wanted < 0).sum())

@@ -13,16 +13,14 @@ from stiffnet.fold.copies import copied, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
-from stiffnet.fold.operations import Example
 from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
 from stiffnet.fold.result import FoldResult
 from stiffnet.nested import tensors_in
-from stiffnet.network.attach import Attachment
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
 from stiffnet.results.fold import FoldReport, Refused, as_folded
-from stiffnet.trajectory.batch import as_arguments
+from stiffnet.trajectory.batch import Example, as_arguments, samples_in
 from stiffnet.trajectory.wrappers import unready
 
 PASSES = 5  # of each network, for its time
@@ -107,7 +105,10 @@ def _fold(
     proof = Proof(model, example, places, closely=fuse or bool(constant))
     work, reading = proof.work, proof.reading
     gates = fold_gates(work, constant, reading) if reading and constant else []
-    refused = [Refused(sits.name, _varies(sits)) for sits in varying]
+    refused = [
+        Refused(sits.name, f"the step size of {sits.module} depends on the input")
+        for sits in varying
+    ]
     now = tensors_of(work) if gates else {}
     gated = {name: tensor.detach().clone() for name, tensor in now.items()}
     tell()
@@ -133,7 +134,7 @@ def _fold(
     if not merged:
         prove([])
     tell()
-    images = max((len(t) for t in tensors_in(example) if t.ndim), default=1)
+    images = samples_in(example) or 1
     before, after = costs((proof.original, proof.tried), example, passes=passes)
     tell()
     report = FoldReport(
@@ -141,10 +142,6 @@ def _fold(
         images, tuple(changes), proof.places,
     )  # fmt: skip
     return FoldResult(proof.made, report)
-
-
-def _varies(sits: Attachment) -> str:
-    return f"the step size of {sits.module} depends on the input"
 
 
 def _nothing(model: nn.Module, refused: list[Refused], *, varying: bool, fuse: bool) -> str:

@@ -11,8 +11,9 @@ from stiffnet.batch_norms import MERGEABLE
 from stiffnet.errors import FoldError
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
-from stiffnet.fold.operations import Example, Op, Reading, Refusal, frames_of, has_hooks, read
+from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, has_hooks, read
 from stiffnet.network.deployed import Change, bias_of, remove_norm
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.graph import Frame, Node
 
 _LAYERS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
@@ -51,14 +52,10 @@ def merge_norms(
     prove: Callable[[list[Change]], object],
     reading: Reading | None = None,
 ) -> Merging:
-    """Merge every batch norm that directly follows a layer, and keeps what the network gives.
+    """Merge every batch norm of a network in float64 that directly follows a layer, in place.
 
-    Args:
-        model: A network in float64 and in evaluation mode; it is changed.
-        example: What to run it on.
-        prove: Raises a `FoldError` where the network does not give what it gave, for the changes
-            that were made so far.
-        reading: A pass of the network, where there was one already.
+    `prove` raises a FoldError for changes after which the network does not give what it gave, and
+    those norms stay; `reading` is a pass of the network, where there was one already.
     """
     done = Merging()
     spoilt: dict[str, str] = {}
@@ -106,17 +103,13 @@ def _merge_those_that_hold(
         if len(merges) == len(together):
             prove([])  # or it is not the norms
         if len(merges) == 1:
-            spoilt[merges[0].norm] = f"merging it fails: {_first_sentence(error)}"
+            spoilt[merges[0].norm] = f"merging it fails: {str(error).partition('. ')[0]}"
             return
         half = len(merges) // 2
         for part in (merges[:half], merges[half:]):
             _merge_those_that_hold(model, part, done, spoilt, prove)
     else:
         done.changes = together
-
-
-def _first_sentence(error: Exception) -> str:
-    return str(error).partition(". ")[0]
 
 
 def _planned(op: Op, reading: Reading) -> _Merge:

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.nested import mapped, tensors_in
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.graph import Frame, Node, Watch, version_of
 from stiffnet.trajectory.wrappers import plain_run
-
-Example = tuple[tuple[Any, ...], dict[str, Any]]
-"""What a network is run on: its arguments, and those that are given by name."""
 
 
 class Refusal(Exception):
@@ -166,9 +164,8 @@ class Reading(Watch):
 
 def read(model: nn.Module, example: Example) -> Reading:
     """Run a network once, in evaluation, and keep what it did."""
-    args, kwargs = example
     with plain_run(model), Reading(model, example) as reading:
-        model(*args, **kwargs)
+        example.on(model)
     return reading
 
 

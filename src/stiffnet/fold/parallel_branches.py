@@ -16,16 +16,9 @@ def fold_parallel_branches(
 ) -> tuple[nn.Module, list[Change], dict[str, str]]:
     """Join the branches of every module that knows how, also of those inside what was joined.
 
-    Args:
-        model: A network in evaluation mode; it is changed.
-        gates: Paths of attached modules. What they are in is left alone, since its own method
-            knows nothing of them; what is beside them is joined.
-
-    Returns:
-        The network, what was joined, and why other modules were not, by their paths.
-
-    Raises:
-        FoldError: If a module's own method fails.
+    What attached `gates` are in is left alone, since its own method knows nothing of them. Returned
+    are the network, what was joined, and why other modules were not, by path. A method that fails
+    is a FoldError.
     """
     changes: list[Change] = []
     left: dict[str, str] = {}
@@ -37,7 +30,7 @@ def fold_parallel_branches(
         if module in seen:
             continue
         seen.add(module)
-        gate = next((name for name in gates if _is_in(name, path)), None)
+        gate = next((name for name in gates if not path or f"{name}.".startswith(f"{path}.")), None)
         if knows_how(module) and gate is None:
             before = _content(module)
             model = _joined(model, path)
@@ -60,10 +53,6 @@ def _joined(model: nn.Module, path: str) -> nn.Module:
             f"The branches of {path or type(model).__name__} cannot be joined by its own "
             f"method: {error}. Fold with `branches=False`."
         ) from error
-
-
-def _is_in(path: str, outer: str) -> bool:
-    return not outer or path == outer or path.startswith(f"{outer}.")
 
 
 Content = tuple[dict[str, Any], dict[str, Tensor]]

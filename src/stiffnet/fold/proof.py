@@ -24,12 +24,12 @@ from stiffnet.fold.compare import (
     unchanged,
 )
 from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
-from stiffnet.fold.operations import Example, Reading
+from stiffnet.fold.operations import Reading
 from stiffnet.nested import mapped
 from stiffnet.network.deployed import Change
-from stiffnet.network.scaled_error import scaled_error
 from stiffnet.results.fold import Folded, as_folded
-from stiffnet.trajectory.batch import resized
+from stiffnet.scaled_error import scaled_error
+from stiffnet.trajectory.batch import Example
 
 SAMPLES = 2  # of the example on which a pass is read; verified on all of it
 OTHERS = 1  # samples of another size: code may also go by whether there is one
@@ -52,7 +52,7 @@ class Proof:
         self.whole = example
         self._expected = ran(self.original, example)  # before any pass in float64
         self._places = [path for path in _around(places) if model.get_submodule(path)._modules]
-        self.small = _of_size(example, SAMPLES)
+        self.small = example.resized(SAMPLES)
         self.exact, self.work, self.reading, outcome = self._first_pass(closely=closely)
         """Two copies in float64, the one to compare with and the one to fold."""
         self._exactly: list[tuple[Example, Outcome]] = [(self.small, outcome)]
@@ -92,11 +92,7 @@ class Proof:
         gated: Mapping[str, Tensor],
         changes: Sequence[Change],
     ) -> None:
-        """Compare a folded network with the given one, and keep it in its own dtype.
-
-        Raises:
-            FoldError: If they differ, in whichever of the ways.
-        """
+        """Keep a folded network, in its own dtype, unless a FoldError says how it differs."""
         folded = [*gates, *map(as_folded, changes)]
         self.exact_error = self._hold_exactly(work, folded, changes)
         self.made = deployed(
@@ -184,16 +180,11 @@ def _other_size(
     """Return one sample of the example, in another size if the network takes any."""
     for more in (*LARGER, 0):
         grow = partial(_larger, more=more)
-        other: Example = mapped(_of_size(example, OTHERS), grow)
+        other: Example = mapped(example.resized(OTHERS), grow)
         outcome = attempt(model, other, places)
         if outcome.failed is None:
             return [(other, outcome)]
     return []
-
-
-def _of_size(example: Example, samples: int) -> Example:
-    args, kwargs = example
-    return resized(args, samples), resized(kwargs, samples)
 
 
 def _larger(value: Any, *, more: int) -> Any:

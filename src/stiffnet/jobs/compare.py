@@ -8,12 +8,11 @@ from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import NonFiniteError, RecipeError
 from stiffnet.jobs.measure import Setting, report_on
-from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.places import check_places, file_name, write_result
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.text_model import is_text_model
 from stiffnet.observe.compare import compare as look
-from stiffnet.report.page import page
 from stiffnet.results.comparison import Comparison
 
 FILES = ("comparison.json", "comparison.html")
@@ -92,7 +91,7 @@ def compare(
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
     images = open_data(data)
-    setting = Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command)
+    setting = Setting(fabric, classes, limit, batch_size, workers, seed, command)
     reports = {}
     for name, model, file, key, module in zip(
         names_of(models, gated), models, filled, keys, gated, strict=True
@@ -100,7 +99,7 @@ def compare(
         try:
             reports[name] = report_on(
                 model, images, setting, weights=file, weights_key=(file and key) or "",
-                attention=module, keep=len(images), watcher=watcher,
+                attention=module, num_classes=num_classes, keep=len(images), watcher=watcher,
             )  # fmt: skip
         except NonFiniteError as error:
             raise NonFiniteError(f"{name} has no finite values here. {error}") from error
@@ -109,16 +108,11 @@ def compare(
     if not fabric.is_global_zero:
         return Compared(comparison, ())
     watcher.found(comparison)
-    texts = (comparison.to_json(), page([comparison]))
-    return Compared(comparison, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Compared(comparison, write_result(folder, FILES, comparison))
 
 
 def each_of(models: Sequence[Spec], given: Sequence[Spec], what: str) -> list[str | None]:
-    """Return what each network gets of an option that is given once, for each, or not at all.
-
-    Raises:
-        RecipeError: If there are neither one nor as many as networks.
-    """
+    """Return what each network gets of an option that is given once, for each, or not at all."""
     texts = [None if str(value) in ("", NONE) else str(value) for value in given]
     if len(texts) == len(models):
         return texts

@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from stiffnet.data import open_data
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.errors import ExportError, FoldError, StiffnetError, StorageError
 from stiffnet.files import check_replaceable, check_writable
 from stiffnet.fold.fold import STAGES, fold as run
 from stiffnet.fold.result import FoldResult
 from stiffnet.jobs.places import SIGNS, file_name, refuse_strangers
-from stiffnet.jobs.subject import Spec, Subject, facts_of, subject_of
+from stiffnet.jobs.subject import Choice, Spec, Subject, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.described_folder import TRANSFORMERS
 from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
@@ -21,10 +23,11 @@ from stiffnet.network.export_mark import refuse_replacing
 from stiffnet.network.folded_folder import write_folded
 from stiffnet.network.loaded import LoadedModel, remarks_on
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
-from stiffnet.network.model_names import is_model_name
+from stiffnet.network.model_names import is_detector_name, is_model_name
 from stiffnet.network.structure import STRUCTURE
 from stiffnet.provenance import provenance
 from stiffnet.train.recipe_file import RECIPE, build_recipe
+from stiffnet.train.tasks import task_of
 
 RANDOM = 8  # random images that the fold is compared on, beside real ones
 
@@ -45,10 +48,6 @@ class FoldedNetwork:
 def fold(
     model: Spec,
     *,
-    weights: Spec | None = None,
-    weights_key: str = "",
-    attention: str | None = None,
-    num_classes: int | None = None,
     fuse: bool = False,
     onnx: Spec | None = None,
     program: Spec | None = None,
@@ -58,15 +57,12 @@ def fold(
     out: Spec | None = None,
     command: str = "",
     watcher: Watcher = SILENT,
+    **choice: Unpack[Choice],
 ) -> FoldedNetwork:
     """Fold constant attention and branches into the weights, and write a model folder.
 
     Args:
         model: A run, a model folder, or the name of a network whose weights are given.
-        weights: None for a folder's own, ``"pretrained"``, or a weights file.
-        weights_key: Which state dict of a checkpoint.
-        attention: The module on every step of a named network.
-        num_classes: Number of outputs of a named network; None for its own.
         fuse: Also fuse every norm with the layer before it.
         onnx: ONNX file to write as well.
         program: `torch.export` program to write as well.
@@ -76,13 +72,14 @@ def fold(
         out: Folder for the network; None for ``RUN/folded``, ``FOLDER-folded`` or ``folded/NAME``.
         command: What the user typed, for the record.
         watcher: Whoever follows the job.
+        **choice: Weights, attention and number of outputs of the network; see `Choice`.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used, nothing can be folded,
             or the folded network differs; nothing is written then.
     """
     subject = subject_of(model)
-    if subject.named and weights is None and is_model_name(str(model)):
+    if subject.named and choice.get("weights") is None and is_model_name(str(model)):
         raise FoldError(
             f"{model} is the name of a network, and its weights would be random. Give them with "
             f"`--weights`, or give a folder, as in `./{model}`."
@@ -99,13 +96,16 @@ def fold(
     if onnx is not None:
         require_onnx()
     _check_files(folder, files)
-    loaded = subject.open(
-        weights=weights, weights_key=weights_key, attention=attention, num_classes=num_classes
-    )
+    loaded = subject.open(**choice)
     if loaded.name.startswith(TRANSFORMERS):
         raise FoldError(
             f"{model} is a network of transformers, which a model folder of ours cannot hold. Fold "
             "it in Python with `stiffnet.fold`, and save it with `save_pretrained`."
+        )
+    if is_detector_name(loaded.name) and (onnx is not None or program is not None):
+        raise ExportError(
+            f"{loaded.name} finds another number of things in each image, which is not exported. "
+            "Leave out `--onnx` and `--program`."
         )
     if loaded.form == FOLDED and not fuse:
         raise FoldError(
@@ -117,7 +117,7 @@ def fold(
     real = _real_images(loaded, subject, data, limit, watcher)
     chance = torch.Generator().manual_seed(0)
     made_up = torch.randn(RANDOM, *loaded.preparation.input_size, generator=chance)
-    example = torch.cat([made_up, *real])
+    example = _example(loaded, [*made_up, *real])
     made_by = command or "stiffnet.jobs.fold"
     exports = []
     with watcher.progress(f"folding {loaded.name}", STAGES + 1 + len(files)) as advance:
@@ -140,14 +140,27 @@ def fold(
                 result.report.html(file)
             else:
                 export = export_onnx if kind == "onnx" else export_program
-                exports.append(export(result.model, file, example, inputs=real, facts=facts))
+                exports.append(
+                    export(
+                        result.model,
+                        file,
+                        example,
+                        inputs=[torch.stack(real)] if real else [],
+                        facts=facts,
+                    )
+                )
             advance(1)
-    return FoldedNetwork(result, folder, tuple(exports), RANDOM, sum(map(len, real)))
+    return FoldedNetwork(result, folder, tuple(exports), RANDOM, len(real))
+
+
+def _example(loaded: LoadedModel, images: list[Tensor]) -> Any:
+    """Return images as a network takes them: as one tensor, or by name, as detectors do."""
+    return {"images": images} if is_detector_name(loaded.name) else torch.stack(images)
 
 
 def _and(real: list[Tensor]) -> str:
     """Say how many real images there are too."""
-    return f" and {sum(map(len, real))} real ones" if real else ""
+    return f" and {len(real)} real ones" if real else ""
 
 
 def _default(subject: Subject) -> Path:
@@ -201,17 +214,21 @@ def _check_files(folder: Path, files: Mapping[str, Path]) -> None:
 def _real_images(
     loaded: LoadedModel, subject: Subject, data: Spec | None, limit: int, watcher: Watcher
 ) -> list[Tensor]:
-    """Return a batch of the images that were asked for, or of the run's own where they are."""
+    """Return the images that were asked for, or some of the run's own where they are."""
     recipe = None if subject.folder is None else subject.folder / RECIPE
     try:
         if data is not None:
             images = open_data(data)
         elif recipe is not None and recipe.exists():
-            images = open_data(build_recipe(recipe).data, "test")
+            began = build_recipe(recipe)
+            images = open_data(task_of(began).data(began.data), "test")
         else:
             return []
+        if isinstance(images, BoxedImages):
+            boxed = images.batches(loaded.preparation, batch_size=1, limit=limit)
+            return [image for batch in boxed for image in batch["images"]]
         batches = images.batches(loaded.preparation, batch_size=limit, limit=limit)
-        return [batch for batch, _ in batches]
+        return [image for batch, _ in batches for image in batch]
     except StiffnetError as error:
         if data is not None:
             raise

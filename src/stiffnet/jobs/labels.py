@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor, tensor
 
+from stiffnet.data import Data
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.class_file import read_classes
 from stiffnet.data.classes import ClassNames
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet
 from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.observe.measure import logit_width
@@ -21,15 +22,15 @@ def said_of(classes: str) -> ClassNames | str | None:
     return read_classes(classes) if classes not in ("", DATA) else classes or None
 
 
-def said_number(said: ClassNames | str | None, images: ImageSet | ImageFolder) -> int:
+def said_number(said: ClassNames | str | None, images: Data) -> int:
     """Return how many outputs a network should have where nothing else says it."""
     return len(said if isinstance(said, ClassNames) else images.classes)
 
 
-def judging_of(
-    loaded: LoadedModel, images: ImageSet | ImageFolder, said: ClassNames | str | None
-) -> Judging:
-    """Decide which outputs stand for the labels, from a pass of one image."""
+def judging_of(loaded: LoadedModel, images: Data, said: ClassNames | str | None) -> Judging:
+    """Decide which outputs stand for the labels, from a pass of one image; boxes have none."""
+    if isinstance(images, BoxedImages):
+        return judging(loaded, images.classes, None, said=said)
     (first, _) = next(iter(images.batches(loaded.preparation, batch_size=1, limit=1)))
     return judging(
         loaded,
@@ -40,8 +41,10 @@ def judging_of(
     )
 
 
-def remarks_on_images(images: ImageSet | ImageFolder) -> Iterator[str]:
+def remarks_on_images(images: Data) -> Iterator[str]:
     """Say what is unusual about some images."""
+    if isinstance(images, BoxedImages):
+        yield from images.notes
     if isinstance(images, ImageFolder) and images.empty_classes:
         empty = images.empty_classes
         have = "has" if len(empty) == 1 else "have"

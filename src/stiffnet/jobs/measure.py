@@ -1,14 +1,16 @@
 """Measure how stiff a network is on images: a report, a JSON file and a page."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Unpack
 
 from lightning_fabric import Fabric
 
-from stiffnet.data import open_data
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, Preparation
-from stiffnet.data.order import part_of
+from stiffnet.data import Data, open_data
+from stiffnet.data.boxes import BoxedBatches
+from stiffnet.data.images import Preparation
+from stiffnet.data.order import Ordered, part_of
 from stiffnet.devices import make_fabric
 from stiffnet.jobs.labels import (
     judging_of,
@@ -18,13 +20,12 @@ from stiffnet.jobs.labels import (
     said_of,
 )
 from stiffnet.jobs.measure_text import measure_text
-from stiffnet.jobs.places import check_places, file_name, write
-from stiffnet.jobs.subject import Spec, facts_of, subject_of
+from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.loaded import remarks_on
 from stiffnet.network.text_model import is_text_model
 from stiffnet.observe.measure import KEEP, measure as look
-from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport
 
 FILES = ("report.json", "report.html")
@@ -43,10 +44,6 @@ def measure(
     model: Spec,
     data: Spec,
     *,
-    weights: Spec | None = None,
-    weights_key: str = "",
-    attention: str | None = None,
-    num_classes: int | None = None,
     classes: str = "",
     limit: int | None = None,
     batch_size: int = 64,
@@ -56,6 +53,7 @@ def measure(
     out: Spec | None = None,
     command: str = "",
     watcher: Watcher = SILENT,
+    **choice: Unpack[Choice],
 ) -> Measured:
     """Measure a network on labelled images, and write ``report.json`` and ``report.html``.
 
@@ -65,11 +63,8 @@ def measure(
         model: A timm name, ``torchvision:NAME``, a run, a model folder of ours, timm's or
             transformers', or ``hf-hub:ORG/NAME``; or ``hf:NAME|FOLDER``, a network of transformers
             with its tokenizer, for a text file as `data`.
-        data: ``digits``, ``cifar10:DIR``, a folder of class folders, or another of `open_data`.
-        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
-        weights_key: Which state dict of a checkpoint, such as ``"state_dict_ema"``.
-        attention: A module for every step of a named network.
-        num_classes: Number of outputs; None for that of the weights, or the data's.
+        data: ``digits``, ``cifar10:DIR``, a folder of class folders, for a detector ``coco:DIR``,
+            or another of `open_data`.
         classes: What the outputs stand for, where the network does not know: a file of class
             names, ``"imagenet"``, or ``"data"`` for the data's classes in order.
         limit: Measure this many images, evenly chosen; None for all.
@@ -80,6 +75,7 @@ def measure(
         out: Folder for the files; None for ``stiffness/MODEL``.
         command: What the user typed, for the record.
         watcher: Whoever follows the job.
+        **choice: Weights, attention and number of outputs of the network; see `Choice`.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
@@ -90,19 +86,16 @@ def measure(
     watcher = watcher if fabric.is_global_zero else SILENT
     if isinstance(model, str) and is_text_model(model):
         report = measure_text(
-            model, data, attention=attention, limit=limit, batch_size=batch_size, device=device,
-            command=command, watcher=watcher, weights=weights, weights_key=weights_key,
-            num_classes=num_classes, classes=classes,
+            model, data, limit=limit, batch_size=batch_size, device=device, command=command,
+            watcher=watcher, classes=classes, **choice,
         )  # fmt: skip
         return _written(report, folder, watcher, first=fabric.is_global_zero)
     report = report_on(
         model,
         open_data(data),
-        Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command),
-        weights=weights,
-        weights_key=weights_key,
-        attention=attention,
+        Setting(fabric, classes, limit, batch_size, workers, seed, command),
         watcher=watcher,
+        **choice,
     )
     return _written(report, folder, watcher, first=fabric.is_global_zero)
 
@@ -113,7 +106,6 @@ class Setting:
 
     fabric: Fabric
     classes: str
-    num_classes: int | None
     limit: int | None
     batch_size: int
     workers: int
@@ -123,26 +115,17 @@ class Setting:
 
 def report_on(
     model: Spec,
-    images: ImageSet | ImageFolder,
+    images: Data,
     setting: Setting,
     *,
-    weights: Spec | None,
-    weights_key: str = "",
-    attention: str | None,
     keep: int = KEEP,
     watcher: Watcher,
+    **choice: Unpack[Choice],
 ) -> StiffnessReport:
     """Open a network, and measure it on images that are prepared as it wants them."""
-    subject = subject_of(model)
     said = said_of(setting.classes)
-    loaded = subject.open(
-        weights=weights,
-        weights_key=weights_key,
-        attention=attention,
-        num_classes=setting.num_classes,
-        guess=said_number(said, images),
-        seed=setting.seed,
-    )
+    guess = said_number(said, images)
+    loaded = subject_of(model).open(guess=guess, seed=setting.seed, **choice)
     fabric = setting.fabric
     network = loaded.model.to(fabric.device)
     judged = judging_of(loaded, images, said)
@@ -162,13 +145,20 @@ def report_on(
     with watcher.progress(f"measuring {loaded.name}", total) as advance:
         return look(
             network,
-            mine if judged.outputs is None else renumbered(mine, judged.outputs),
+            _labelled(mine, judged.outputs),
             keep=keep,
             judge=judged.outputs is not None,
             classes=judged.names,
             facts=facts | {"classes": judged.told},
             on_batch=advance,
         )
+
+
+def _labelled(batches: Ordered, outputs: Sequence[int] | None) -> Iterable[Any]:
+    """Give labels the numbers of the network's outputs, where these are known."""
+    if outputs is None or isinstance(batches, BoxedBatches):
+        return batches
+    return renumbered(batches, outputs)
 
 
 def _input(prepared: Preparation) -> str:
@@ -184,5 +174,4 @@ def _written(report: StiffnessReport, folder: Path, watcher: Watcher, *, first: 
     if not first:
         return Measured(report, ())
     watcher.found(report)
-    texts = (report.to_json(), page([report]))
-    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Measured(report, write_result(folder, FILES, report))

@@ -9,6 +9,7 @@ from stiffnet.network.attention_text import attach_text
 from stiffnet.network.text_model import open_text_model
 from stiffnet.observe.measure import measure as look
 from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.trajectory.batch import on_device
 
 
 def measure_text(
@@ -55,7 +56,7 @@ def measure_text(
             f"{opened.name} takes, and are cut."
         )
     if attention:
-        example = {k: v.to(fabric.device) for k, v in opened.batch(sentences[:2]).items()}
+        example = on_device(opened.batch(sentences[:2]), network)
         attach_text(network, attention, start="identity", example=example)
     said = {"attention": attention, "command": command}
     facts = {"model": opened.name, "weights": model, "data": str(data), "samples": "sentences"}

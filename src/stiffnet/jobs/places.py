@@ -2,13 +2,15 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stiffnet.errors import CheckpointError, FoldError
 from stiffnet.files import atomic_write_all, check_replaceable, check_writable, is_temporary
 from stiffnet.network.folded_folder import PARTS
 from stiffnet.network.model_folder import FOLDED, read_folder
+from stiffnet.report.page import page
+from stiffnet.results.record import Record
 
 SIGNS = {".json": '"format": "stiffnet ', ".html": " · stiffnet</title>"}  # of files of ours
 
@@ -23,32 +25,28 @@ def file_name(name: str | os.PathLike[str]) -> str:
 
 
 def check_places(folder: Path, *names: str) -> None:
-    """See, before long work, that files can be written to a folder, and whose they would replace.
-
-    Raises:
-        StorageError: If they cannot be written, or one of them is there and is not ours.
-    """
+    """Raise a StorageError, before long work, if files cannot be written or others' are there."""
     check_writable(folder)
     for name in names:
         check_replaceable(folder / name, SIGNS[Path(name).suffix])
 
 
 def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
-    """Write the files of a result, all of them or none.
-
-    Raises:
-        StorageError: As `check_places` does, which was some time ago.
-    """
+    """Write the files of a result, all of them or none; see `check_places`."""
     check_places(folder, *files)
     return tuple(atomic_write_all({folder / name: text for name, text in files.items()}))
 
 
-def refuse_strangers(folder: Path) -> None:
-    """Let a folded network be replaced by a new one, and nothing else.
+def write_result(
+    folder: Path, names: Sequence[str], result: Record, heading: str = ""
+) -> tuple[Path, ...]:
+    """Write a result as JSON and as a page, to files of these names."""
+    texts = (result.to_json(), page([result], heading=heading))
+    return write(folder, dict(zip(names, texts, strict=True)))
 
-    Raises:
-        FoldError: If something else is in the folder.
-    """
+
+def refuse_strangers(folder: Path) -> None:
+    """Raise a FoldError if a folder holds anything but a folded network, which may be replaced."""
     if not folder.exists() or all(is_temporary(path.name, PARTS) for path in folder.iterdir()):
         return
     try:

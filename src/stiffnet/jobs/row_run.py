@@ -4,7 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from stiffnet.train.stopping import Stopped
 from stiffnet.words import first_line
 
 DATA = "data"  # the setting that names a data set
+FILES = ("style", "loss_weights")  # settings that may name files
 PACKAGES = ("stiffnet", "torch", "timm", "torchvision", "numpy")
 
 
@@ -34,6 +35,8 @@ class Work:
     data: str
     """What `open_data` opens: the name of its data set with the place."""
     command: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that settings name, by the setting; `FILES` may."""
 
 
 Task = Callable[[Work], Values]
@@ -53,6 +56,8 @@ class Order:
     """How many to compute with; 0 for as many as torch likes."""
     again: bool = False
     """Whether a row that is there is computed again, for what it leaves in its folder."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Where the files are that settings name."""
 
 
 def run_row(order: Order) -> StudyRow:
@@ -96,7 +101,9 @@ def _values(order: Order, store: RowStore) -> tuple[Values, str]:
     if len(found) < len(needs):
         return {}, "a row that it is made from is not there. Run the study again."
     try:
-        work = Work(order.row.settings, found, own, folders, order.data, order.command)
+        work = Work(
+            order.row.settings, found, own, folders, order.data, order.command, order.files
+        )  # fmt: skip
         return order.task(work), ""
     except Stopped as stopped:  # by a signal: nothing failed, and the row can be resumed
         raise SystemExit(stopped.exit_code) from None

@@ -4,8 +4,10 @@ import numpy as np
 from torch import nn
 
 from stiffnet.data import open_splits
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
+from stiffnet.errors import DataError
 from stiffnet.jobs.row_run import Work
 from stiffnet.network.attention_text import NONE
 from stiffnet.network.loaded import LoadedModel
@@ -24,7 +26,7 @@ FEW = 0.10  # share of steps that the StepNet paper calls few
 def measure(work: Work) -> Values:
     """Measure how stiff the trained network is on test images."""
     loaded, _, test = trained(work)
-    report = _looked(loaded.model, loaded, test, work)
+    report = looked(loaded.model, loaded, test, work)
     report.save(work.folder / "report.json")
     frame, view = report.to_frame(), report.view()
     seen = view.proportion[view.proportion > 0]
@@ -55,7 +57,7 @@ def freeze(work: Work) -> Values:
         recalibrate=bool(work.settings.get("recalibrate")),
         epochs=int(work.settings.get("epochs", 0)),
     )
-    accuracy = _looked(made, loaded, test, work).accuracy
+    accuracy = looked(made, loaded, test, work).accuracy
     return {"accuracy": 100 * (accuracy or 0.0), "before": work.needs[0].values["accuracy"]}
 
 
@@ -96,12 +98,15 @@ def trained(
 ) -> tuple[LoadedModel, ImageSet | ImageFolder, ImageSet | ImageFolder]:
     """Open the network that was trained for the row, and its training and test images."""
     training, test = open_splits(work.data)
+    if isinstance(training, BoxedImages) or isinstance(test, BoxedImages):
+        raise DataError(f"{work.data} has boxes, and images with labels are needed. Give others.")
     return open_model(RunFolder(work.need_folders[0]).final), training, test
 
 
-def _looked(
+def looked(
     model: nn.Module, loaded: LoadedModel, test: ImageSet | ImageFolder, work: Work
 ) -> StiffnessReport:
+    """Measure a network on the test images of its row."""
     batches = test.batches(loaded.preparation, batch_size=120, limit=work.settings.get("limit"))
     attention, seed = work.needs[0].values["attention"], work.settings["seed"]
     named = loaded.name if attention == NONE else f"{loaded.name} with {attention}"

@@ -27,7 +27,7 @@ def speed(work: Work) -> Values:
             for attention in (None, given["attention"])
         )
         times, found = beside(
-            [_pass(bare, images)], {"gated": _pass(gated, images)}, ["gated"], 2, warm_seconds
+            [one_pass(bare, images)], {"gated": one_pass(gated, images)}, ["gated"], 2, warm_seconds
         )
         plain += times
         rounds += found["gated"]
@@ -37,11 +37,13 @@ def speed(work: Work) -> Values:
         "images_per_second": rate * ratio,
         "plain_images_per_second": rate,
         "slower": 100 * (1 - ratio),
-        "parameters": _parameters(gated),
+        "parameters": parameters(gated),
     }
 
 
-def _pass(model: nn.Module, images: torch.Tensor) -> Callable[[], object]:
+def one_pass(model: nn.Module, images: torch.Tensor) -> Callable[[], object]:
+    """Return a pass to be timed."""
+
     def run_once() -> object:
         with plain_run(model):
             output = model(images)
@@ -52,5 +54,6 @@ def _pass(model: nn.Module, images: torch.Tensor) -> Callable[[], object]:
     return run_once
 
 
-def _parameters(model: nn.Module) -> int:
+def parameters(model: nn.Module) -> int:
+    """How many numbers a network learns."""
     return sum(parameter.numel() for parameter in model.parameters())

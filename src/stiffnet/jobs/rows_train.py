@@ -6,12 +6,14 @@ from typing import Any
 
 from stiffnet.errors import StepError
 from stiffnet.jobs.row_run import DATA, Work
+from stiffnet.jobs.rows_speed import parameters
 from stiffnet.network.open import open_model
 from stiffnet.results.ranking import stiffest
 from stiffnet.results.study import Values
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import run
 from stiffnet.train.run_folder import RunFolder
+from stiffnet.train.tasks.detect import NAMES
 
 ON = "on"  # the setting of a training that says on which steps the modules are
 
@@ -26,17 +28,31 @@ def train(work: Work) -> Values:
     folder = RunFolder(work.folder)
     result = run(recipe, folder.path, resume=folder.recipe.exists(), command=work.command)
     last, best = result.history[-1], result.best
+    judged = _detected if recipe.task == "detect" else _classified
+    return {
+        **judged(last, best),
+        "best_epoch": best["epoch"],
+        "epochs": last["epoch"],
+        "images_per_second": last["images_per_second"],
+        "parameters": parameters(open_model(folder.final).model),
+        "attention": recipe.attention,
+    }
+
+
+def _classified(last: Values, best: Values) -> dict[str, float]:
     return {
         "accuracy": 100 * last["test_top1"],
         "best_accuracy": 100 * best["test_top1"],
-        "best_epoch": best["epoch"],
         "train_accuracy": 100 * last["train_top1"],
         "loss": last["test_loss"],
-        "epochs": last["epoch"],
-        "images_per_second": last["images_per_second"],
-        "parameters": sum(p.numel() for p in open_model(folder.final).model.parameters()),
-        "attention": recipe.attention,
     }
+
+
+def _detected(last: Values, best: Values) -> dict[str, float]:
+    """Average precisions in percent; one that does not exist is left out."""
+    found = {name: last[f"test_{name}"] for name in NAMES}
+    known = {name: 100 * value for name, value in found.items() if value is not None}
+    return {**known, "best_ap": 100 * best["test_ap"], "train_loss": last["train_loss"]}
 
 
 def on_steps(attention: str, on: Mapping[str, Any], work: Work) -> str:

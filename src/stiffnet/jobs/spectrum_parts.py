@@ -34,11 +34,7 @@ class Parts:
         return sorted(self.folder.glob("image-*.json"))
 
     def refuse_any(self) -> None:
-        """Let only an empty folder pass.
-
-        Raises:
-            StorageError: If there are parts of earlier work.
-        """
+        """Raise a StorageError if there are parts of earlier work."""
         if found := self.files():
             raise StorageError(
                 f"{self.folder} holds {len(found):,} spectra of earlier work. Go on with them with "

@@ -1,18 +1,22 @@
 """Which rows studies consist of: every job once, with its address, and the place of its data."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stiffnet.data import open_splits
 from stiffnet.data.fingerprint import fingerprint
+from stiffnet.data.picture import NAMED
 from stiffnet.errors import DataError
-from stiffnet.jobs.row_run import DATA
+from stiffnet.jobs.row_run import DATA, FILES
 from stiffnet.jobs.row_store import PlannedRow, addressed
 from stiffnet.jobs.study_rows import settled
 from stiffnet.studies.study import Group, Job, Study
+from stiffnet.train.perceptual import RANDOM
 
-PLACELESS = {"digits", "generated"}  # data sets that need no folder
+# What needs no folder and no file:
+PLACELESS = {"digits", "generated", "shapes", "tiles", RANDOM, *NAMED}
 Settle = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
@@ -36,6 +40,8 @@ class Plan:
     rows: dict[str, PlannedRow] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
     """What to open, by address."""
+    files: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Where the files are that the settings of a row name, by address and setting."""
     prints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def add(self, job: Job) -> str:
@@ -43,7 +49,14 @@ class Plan:
         needs = tuple(self.add(each) for each in job.needs)
         settings = self.settle(job.kind, job.settings)
         name = settings.get(DATA)
-        row = addressed(job.kind, settings, needs, self._print(name) if name else {})
+        files = {
+            key: self._place(settings[key]).partition(":")[2]
+            for key in FILES
+            if settings.get(key) in self.places
+        }
+        seen = {key: _content(place) for key, place in files.items()}
+        row = addressed(job.kind, settings, needs, {**(self._print(name) if name else {}), **seen})
+        self.files[row.address] = files
         self.rows.setdefault(row.address, row)
         inherited = next((self.data[need] for need in needs if need in self.data), "")
         self.data[row.address] = self._place(name) if name else inherited
@@ -57,6 +70,16 @@ class Plan:
             train, test = open_splits(self._place(name))
             self.prints[name] = {"train": fingerprint(train), "test": fingerprint(test)}
         return self.prints[name]
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"{path} could not be read: {error.strerror}. Give another file."
+        ) from error
 
 
 def planned(
@@ -100,9 +123,9 @@ def check_data(studies: Sequence[Study], scale: str, known: Mapping[str, str]) -
     for study in studies:
         for _, _, _, job in study.jobs(scale, 1):
             for each in job.all():
-                name = each.settings.get(DATA)
-                if name and name not in PLACELESS and name not in known:
-                    missing.setdefault(name, study.name)
+                for name in (each.settings.get(key) for key in (DATA, *FILES)):
+                    if name and name not in PLACELESS and name not in known:
+                        missing.setdefault(name, study.name)
     if missing:
         options = " ".join(f"--data {name}:DIR" for name in missing)
         raise DataError(

@@ -3,20 +3,39 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stiffnet.jobs import rows_looks, rows_speed, rows_train
+from stiffnet.jobs import (
+    rows_forms,
+    rows_gradcam,
+    rows_looks,
+    rows_spectra,
+    rows_speed,
+    rows_style,
+    rows_surface,
+    rows_train,
+    rows_values,
+)
 from stiffnet.jobs.row_run import Task
 from stiffnet.jobs.rows_train import ON
 from stiffnet.train.recipe_file import build_recipe
 
-ALONE = {"speed"}  # kinds that are computed while nothing else is
+ALONE = {"speed", "forms"}  # kinds that are computed while nothing else is
 LEAVING = {"train"}  # kinds whose folder is read by rows that are made from them
+BY_RECIPE = {"train", "restyle"}  # kinds whose settings are fields of a recipe
 TASKS: dict[str, Task] = {
     "train": rows_train.train,
+    "restyle": rows_style.restyle,
     "measure": rows_looks.measure,
     "freeze": rows_looks.freeze,
     "stripes": rows_looks.stripes,
     "growth": rows_looks.growth,
+    "gradcam": rows_gradcam.gradcam,
     "speed": rows_speed.speed,
+    "spectra": rows_spectra.spectra,
+    "counts": rows_spectra.counts,
+    "surface": rows_surface.surface,
+    "values": rows_values.values,
+    "forms": rows_forms.forms,
+    "form": rows_forms.form,
 }
 
 
@@ -28,7 +47,7 @@ def settled(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         StiffnetError: If they cannot be.
     """
-    if kind != "train":
+    if kind not in BY_RECIPE:
         return dict(settings)
     given = dict(settings)
     on = given.pop(ON, None)

@@ -16,6 +16,7 @@ from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run import HERE, Audience, Machinery, Result, run
 from stiffnet.train.run_folder import RunFolder
+from stiffnet.train.shorthand import usual_recipe, written_out
 from stiffnet.train.tally import Tally
 from stiffnet.train.trackers import Tracker, check_tracker, open_tracker
 
@@ -39,6 +40,8 @@ def train(
     attention: str | None = None,
     seed: int | None = None,
     skip_bad_images: bool = False,
+    style: Spec | None = None,
+    loss_weights: Spec | None = None,
     out: Spec | None = None,
     resume: bool = False,
     again: bool = False,
@@ -51,10 +54,12 @@ def train(
 
     Args:
         model: A timm name, ``torchvision:NAME``, a run or a model folder, or ``hf-hub:ORG/NAME`` of
-            timm; None for the recipe's own.
-        data: ``digits``, ``cifar10:DIR``, or a folder with ``train`` and ``val``.
-        recipe: A name from `stiffnet list recipes`, or a file; None for ``quick``, or for the run's
-            own when it is resumed.
+            timm; None for the recipe's own. ``style:in``, ``style:bn`` and ``style:bn+asr`` restyle
+            photographs.
+        data: ``digits``, ``cifar10:DIR``, or a folder with ``train`` and ``val``; for networks that
+            restyle, a folder of photographs.
+        recipe: A name from `stiffnet list recipes`, or a file; None for ``quick``, for ``style``
+            where photographs are restyled, or for the run's own when it is resumed.
         settings: Fields of the recipe to change; text is read as the field's type.
         weights: To start from: ``pretrained``, a weights file, a folder or ``hf-hub:ORG/NAME`` with
             one; None for the recipe's own, or for those of a model folder.
@@ -62,6 +67,8 @@ def train(
         attention: A module for every step.
         seed: Random seed for the weights, the order of the images and their augmentation.
         skip_bad_images: Leave out image files that cannot be read.
+        style: The picture whose style is learnt, where photographs are restyled.
+        loss_weights: A file of VGG16's weights, in torchvision's names, that judges them.
         out: Folder of the run; None for ``runs/MODEL-FINGERPRINT``.
         resume: Continue the run that is there.
         again: Delete the run that is there, and start over.
@@ -78,25 +85,31 @@ def train(
         check_tracker(name)
     if resume and not again:
         _check_resumable(out, named=bool(model or recipe))
+    model = None if model is None else _network(model)
     known = {
-        "model": None if model is None else _network(model),
         "data": _text(data),
         "weights": _text(weights),
         "weights_key": weights_key or None,
         "attention": attention,
         "seed": seed,
         "skip_bad_images": skip_bad_images or None,
+        "style": _text(style),
+        "loss_weights": _text(loss_weights),
     }
-    for field in settings or {}:
-        if known.get(field) is not None:
+    named = written_out(model) if isinstance(model, str) else {"model": _text(model)}
+    sources = (settings or {}, known, named)
+    told = [field for each in sources for field, value in each.items() if value is not None]
+    for field in told:
+        if told.count(field) > 1:
             raise RecipeError(f"`{field}` is given twice. Keep one of the two.")
+    known.update(named)
     if recipe is None and resume and out is not None:
         recipe = RunFolder(Path(out)).recipe
     if recipe is None and model is None:
         raise RecipeError(
             "No network was given. Write its name, as in `stiffnet train resnet20_cifar`."
         )
-    wanted = build_recipe(recipe or "quick", settings, **known)
+    wanted = build_recipe(recipe or usual_recipe(_text(model)), settings, **known)
     if wanted.weights == PRETRAINED and weights is None and not is_model_name(wanted.model):
         wanted = replace(wanted, weights="")  # a model folder has its own, whatever a recipe says
     name = f"{file_name(wanted.model)}-{wanted.fingerprint}"

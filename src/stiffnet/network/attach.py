@@ -22,15 +22,10 @@ from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
 from stiffnet.network.source_edits import Gate
-from stiffnet.network.token_gates import (
-    follow_calls,
-    forget_calls,
-    is_given_tokens,
-    read_tokens,
-)
+from stiffnet.network.token_gates import follow_calls, forget_calls, is_given_tokens, read_tokens
 from stiffnet.network.where import Where
 from stiffnet.registry import check_known
-from stiffnet.trajectory.batch import as_arguments, resized
+from stiffnet.trajectory.batch import Example, as_arguments
 from stiffnet.trajectory.steps import Step, steps_of_call
 from stiffnet.trajectory.wrappers import is_compiled, unwrap
 
@@ -111,32 +106,31 @@ def attach(
     name, given = spelled(module, options)
     told = partial(Memory, next_call(model), name, given, start)
     maker, options = _maker(module, options)
-    args, kwargs = as_arguments(example_for(model) if example is None else example)
-    args, kwargs = resized(args, SAMPLES), resized(kwargs, SAMPLES)
+    call = as_arguments(example_for(model) if example is None else example).resized(SAMPLES)
     named = positions(model)
     if getattr(maker, "replaces_norm", False):
-        if not isinstance(maker, Asr) and is_given_tokens(model, args, kwargs):
+        if not isinstance(maker, Asr) and is_given_tokens(model, call):
             raise StepError(
                 f"{_name(maker)} reads all positions, and would read the padding of a text. Choose "
                 "a module that leaves it out, such as 'ie', or a constant one, 'asr:iebn'."
             )
-        steps = [] if named else _steps(model, args, kwargs, needed=callable(where))
+        steps = [] if named else _steps(model, call, needed=callable(where))
         make = _norm_maker(maker, start, options)
         before = set(replaced_norms(model))
-        replace_norms(model, steps, make, args, kwargs, where)
+        replace_norms(model, steps, make, call, where)
         for path in set(replaced_norms(model)) - before:
             remember(model.get_submodule(path), told(path, path))
         return model
     if named:
-        sockets, results = position_sockets(model, named, args, kwargs, where)
+        sockets, results = position_sockets(model, named, call, where)
     else:
-        sockets, results = step_sockets(model, _steps(model, args, kwargs), args, kwargs, where)
+        sockets, results = step_sockets(model, _steps(model, call), call, where)
     gates = _gates(model, sockets, maker, start, options)
     for socket, gate in zip(sockets, gates, strict=True):
         remember(gate, told(socket.name, socket.block))
-    read_tokens(model, sockets, gates, args, kwargs)
+    read_tokens(model, sockets, gates, call)
     wishes = [socket.wish(gate) for socket, gate in zip(sockets, gates, strict=True)]
-    plans = _proved(model, sockets, wishes, args, kwargs, results)
+    plans = _proved(model, sockets, wishes, call, results)
     classes = {path: type(model.get_submodule(path)) for path in plans}
     try:
         for socket, gate in zip(sockets, gates, strict=True):
@@ -252,9 +246,9 @@ def _name(maker: Maker) -> str:
     return getattr(maker, "__name__", type(maker).__name__)
 
 
-def _steps(model: nn.Module, args: Any, kwargs: Any, *, needed: bool = True) -> list[Step]:
+def _steps(model: nn.Module, call: Example, *, needed: bool = True) -> list[Step]:
     try:
-        return steps_of_call(model, args, kwargs)
+        return steps_of_call(model, call)
     except NoStepsError as error:
         if not needed:
             return []
@@ -341,18 +335,17 @@ def _proved(
     model: nn.Module,
     sockets: Sequence[Socket],
     wishes: Sequence[Wish],
-    args: Any,
-    kwargs: Any,
+    call: Example,
     results: list[Tensor],
 ) -> dict[str, tuple[Gate, ...]]:
     """Return the gates of every block; raise a StepError if some are not called as wanted."""
     try:
-        return prove(model, wishes, args, kwargs, results)
+        return prove(model, wishes, call, results)
     except Unreadable as first:
         refused = {}
         for socket, wish in zip(sockets, wishes, strict=True):
             try:
-                prove(model, [wish], args, kwargs, results)
+                prove(model, [wish], call, results)
             except Unreadable as reason:
                 kind = type(model.get_submodule(socket.block)).__name__
                 refused[socket.name] = f"{kind}: {reason}"

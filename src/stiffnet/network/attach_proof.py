@@ -12,16 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from stiffnet.nested import tensors_in
 from stiffnet.network.gated_block import gates_of, keep_in_python, put
 from stiffnet.network.method_source import Unreadable
 from stiffnet.network.source_edits import EVERY, Gate, Spot, Turn
+from stiffnet.scaled_error import agree
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.places import Line, Places
 from stiffnet.trajectory.wrappers import own_chance, plain_run
 from stiffnet.words import first_line
+
+ROUNDING = 1e-5  # scaled error that a device may make between two passes
 
 Number = tuple[str, int]
 """Path of a block, and number of an addition of its code in a pass."""
@@ -37,7 +40,7 @@ class Wish:
 
 
 def prove(
-    model: nn.Module, wishes: Iterable[Wish], args: Any, kwargs: Any, expected: list[Tensor]
+    model: nn.Module, wishes: Iterable[Wish], call: Example, expected: list[Tensor]
 ) -> dict[str, tuple[Gate, ...]]:
     """Run the network with copies in the places of gates; return every block's gates.
 
@@ -52,11 +55,11 @@ def prove(
         watch = _Watched(model, list(by_block), probes=probes)
         try:
             with own_chance(model), watch:
-                result = model(*args, **kwargs)
+                result = call.on(model)
             calls = [len(probe.calls) for probe in probes]
             with own_chance(model):  # as it runs when nobody watches
-                again = model(*args, **kwargs)
-            ways = _other_ways_in_training(model, watch, probes, args, kwargs)
+                again = call.on(model)
+            ways = _other_ways_in_training(model, watch, probes, call)
         except Exception as error:
             reason = first_line(error)
             raise Unreadable(f"its code does not run with a module in it ({reason})") from error
@@ -66,11 +69,11 @@ def prove(
         raise Unreadable("its code goes another way, without the module, when it is not watched")
     for probe, count in zip(probes, calls, strict=True):
         del probe.calls[count:]
-        if probe.spot.kind != "addition" and count != watch.calls(probe.block):
+        if probe.spot.kind != "addition" and count != watch.calls[probe.block]:
             raise Unreadable("its code runs its children one by one, and the module with them")
     turns = _turns(probes, watch.added)
     results = (list(tensors_in(result)), list(tensors_in(again)))
-    if not all(agree(expected, found) for found in results):
+    if not all(agree(expected, found, ROUNDING) for found in results):
         raise Unreadable(
             "its code also writes to the rate, or uses it elsewhere by another name, so that a "
             "module would change more than the step"
@@ -82,7 +85,7 @@ def prove(
 
 
 def _other_ways_in_training(
-    model: nn.Module, watch: "_Watched", probes: "list[_Probe]", args: Any, kwargs: Any
+    model: nn.Module, watch: "_Watched", probes: "list[_Probe]", call: Example
 ) -> list[Line]:
     """Where blocks add in training, in calls in which no gate runs; none where they cannot run.
 
@@ -93,7 +96,7 @@ def _other_ways_in_training(
     try:
         with training:
             model.train()
-            model(*args, **kwargs)
+            call.on(model)
     except Exception:  # it wants targets, say: what it does then shows when it is trained
         return []
     finally:
@@ -216,7 +219,8 @@ def _placed(
     for wish in asked:
         spot, seen = wish.gate.spot, tuple[Turn, ...]()
         if spot.loop is not None:
-            seen = _all_turns(path, spot, probes)
+            calls = [probe.calls for probe in probes if probe.block == path and probe.spot == spot]
+            seen = tuple(dict.fromkeys(turn for each in calls for _, _, turn in each))
             own = {turns[path, number] for number in wish.numbers}
             if len(own) != 1:
                 raise Unreadable("its loops do not take the same turns in every call")
@@ -225,26 +229,3 @@ def _placed(
             raise Unreadable(_SEVERAL)
         taken.add(spot)
         yield replace(wish.gate, spot=spot, turns=seen)
-
-
-def _all_turns(path: str, spot: Spot, probes: list[_Probe]) -> tuple[Turn, ...]:
-    """All turns of the loops around an expression, in the order of the pass."""
-    calls = [probe.calls for probe in probes if probe.block == path and probe.spot == spot]
-    return tuple(dict.fromkeys(turn for each in calls for _, _, turn in each))
-
-
-def agree(one: list[Tensor], other: list[Tensor]) -> bool:
-    """Whether two passes gave the same tensors, up to the rounding of a device."""
-    return len(one) == len(other) and all(map(_close, one, other))
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.is_meta or b.is_meta:
-        return True
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    finite = a[a.isfinite()]
-    scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(a, b, rtol=0, atol=1e-5 * scale, equal_nan=True)

@@ -75,17 +75,19 @@ def judging(
     said: ClassNames | str | None = None,
     folders: bool = False,
 ) -> Judging:
-    """Decide which output of a network stands for which class of the data.
+    """Decide which output of a network stands for which class of the data, the `labels`.
 
-    Args:
-        loaded: The network.
-        labels: The data's classes, in the order of their numbers.
-        width: How many logits the network gave for a sample; None if it gave none.
-        said: What the user says of the outputs: their names, `DATA`, or nothing.
-        folders: The data's classes are names of folders, so that numbers may be those of outputs.
+    `width` is how many logits the network gave for a sample, if any; `said` is what the user says
+    of them: their names, `DATA`, or nothing. Where `folders` name the classes, their numbers may be
+    those of outputs.
     """
-    if said is not None:
-        _check_width(said if isinstance(said, ClassNames) else labels, width)
+    named = len(said if isinstance(said, ClassNames) else labels)
+    if said is not None and width != named:
+        has = f"{width:,} outputs" if width is not None else "no row of logits for an image"
+        raise DataError(
+            f"`--classes` names {named:,} classes, and the network has {has}. Name each output "
+            "once, in their order, or leave `--classes` out."
+        )
     if width is None:
         return _unjudged(labels, "the network gives no row of logits for an image")
     if said == DATA:
@@ -132,12 +134,3 @@ def _matched(
 
 def _unjudged(labels: Sequence[str], why: str) -> Judging:
     return Judging(None, tuple(labels), f"loss and accuracy are left out: {why}.")
-
-
-def _check_width(said: Sequence[str] | ClassNames, width: int | None) -> None:
-    if width != len(said):
-        has = f"{width:,} outputs" if width is not None else "no row of logits for an image"
-        raise DataError(
-            f"`--classes` names {len(said):,} classes, and the network has {has}. Name each "
-            "output once, in their order, or leave `--classes` out."
-        )

@@ -1,4 +1,4 @@
-"""A network built by its name: timm's and ours, or torchvision's."""
+"""A network built by its name: timm's and ours, torchvision's, or a detector on one of them."""
 
 import contextlib
 import warnings
@@ -12,9 +12,12 @@ from torch import nn
 
 from stiffnet.errors import CheckpointError
 from stiffnet.network.attention_text import attach_text
+from stiffnet.network.detector import body_of, create_detector
 from stiffnet.network.model_names import (
     TORCHVISION,
+    detector_parts,
     is_classifier_name,
+    is_detector_name,
     is_model_name,
     unknown_model,
 )
@@ -46,6 +49,11 @@ def create_model(
     classifiers, detectors and segmenters are known; they take three channels, whatever the images
     have.
 
+    ``fasterrcnn:NAME`` is torchvision's Faster R-CNN with a feature pyramid on the backbone of that
+    name, and ``fasterrcnn-small:NAME`` has a quarter of its width. Modules go to the backbone's
+    steps, its `pretrained` weights are those of the backbone, and `num_classes` does not count the
+    background.
+
     Raises:
         UnknownNameError: If neither timm nor torchvision nor we have a network of that name.
         CheckpointError: If the network cannot be built so, or has no pretrained weights here.
@@ -59,6 +67,10 @@ def create_model(
     ):
         if value is not None and value < 1:
             raise CheckpointError(f"`{option}` is {value}; a network needs at least 1.")
+    if is_detector_name(name):
+        return _create_detector(
+            name, num_classes, in_chans, image_size, attention, pretrained=pretrained, seed=seed
+        )
     build = _create_torchvision if name.startswith(TORCHVISION) else _create_timm
     sized = _sized(name, image_size)
     with fetching(name) if pretrained else contextlib.nullcontext():
@@ -66,6 +78,28 @@ def create_model(
     if attention is not None:
         with _seeded(seed):
             attach_text(model, attention, start="identity" if pretrained else "paper")
+    return model
+
+
+def _create_detector(
+    name: str,
+    num_classes: int | None,
+    in_chans: int | None,
+    image_size: int | None,
+    attention: str | None,
+    *,
+    pretrained: bool,
+    seed: int,
+) -> nn.Module:
+    _refuse_channels(name, in_chans)
+    backbone = detector_parts(name)[1]
+    with fetching(backbone) if pretrained else contextlib.nullcontext(), _seeded(seed):
+        model = create_detector(
+            name, num_classes=num_classes, image_size=image_size, pretrained=pretrained
+        )
+    if attention is not None:
+        with _seeded(seed):
+            attach_text(body_of(model), attention, start="identity" if pretrained else "paper")
     return model
 
 
@@ -112,11 +146,7 @@ def _create_torchvision(
     pretrained: bool,
     seed: int,
 ) -> nn.Module:
-    if in_chans not in (None, 3):
-        raise CheckpointError(
-            f"{name} takes 3 channels, and `in_chans` is {in_chans}. Leave it out: grey images "
-            "are repeated over the channels."
-        )
+    _refuse_channels(name, in_chans)
     options: dict[str, Any] = dict(sized)
     if not is_classifier_name(name):
         options["weights_backbone"] = None  # torchvision would download some
@@ -135,6 +165,14 @@ def _create_torchvision(
         warnings.simplefilter("ignore", FutureWarning)
         model: nn.Module = torchvision.models.get_model(name.removeprefix(TORCHVISION), **options)
     return model
+
+
+def _refuse_channels(name: str, in_chans: int | None) -> None:
+    if in_chans not in (None, 3):
+        raise CheckpointError(
+            f"{name} takes 3 channels, and `in_chans` is {in_chans}. Leave it out: grey images "
+            "are repeated over the channels."
+        )
 
 
 @contextlib.contextmanager

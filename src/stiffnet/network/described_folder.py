@@ -13,7 +13,8 @@ from PIL import Image
 from torch import nn
 
 from stiffnet.data.images import Preparation
-from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
+from stiffnet.errors import CheckpointError, CorruptFileError
+from stiffnet.files import read_file
 from stiffnet.network.classes import imagenet, is_imagenet_tag
 from stiffnet.network.create import create_model
 from stiffnet.network.loaded import LoadedModel
@@ -159,7 +160,7 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
             f"{folder} is a network of transformers, which is not installed. Install it with "
             "`pip install transformers`."
         ) from error
-    with _quiet():
+    with quiet_transformers():
         try:
             config = transformers.AutoConfig.from_pretrained(
                 folder, trust_remote_code=False, local_files_only=True
@@ -201,7 +202,7 @@ def _filled(model: nn.Module, state: StateDict) -> tuple[nn.Module, Facts]:
     try:
         return model, fill(model, state)
     except CheckpointError as refusal:
-        with _quiet():
+        with quiet_transformers():
             try:
                 converted, told = type(model).from_pretrained(  # type: ignore[attr-defined]
                     None,
@@ -269,12 +270,7 @@ def _sides(size: object, otherwise: tuple[int, int]) -> tuple[int, int]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as stream:
-            content = json.loads(stream.read(LARGEST))
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be read: {error.strerror}. Check its permissions."
-        ) from error
+        content = json.loads(read_file(path, "Check its permissions.", LARGEST))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON: {error}. Download it again.") from error
     if not isinstance(content, dict):
@@ -283,7 +279,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """Keep transformers from writing its own reports and bars; ours is one sentence."""
     from transformers.utils import logging as theirs
 

@@ -24,7 +24,7 @@ from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.nested import tensors_in
 from stiffnet.network.export_mark import ABOUT, MARK, refuse_replacing
-from stiffnet.network.scaled_error import scaled_error
+from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.wrappers import plain_run, unready
 
 TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-10}
@@ -163,13 +163,6 @@ def _prepared(
 ) -> tuple[nn.Module, torch.export.ExportedProgram]:
     """See that a network can be exported to a file, and read it: a copy of it, and its program."""
     refuse_replacing(path, kind)
-    _refuse_unready(model, dtypes)
-    check_writable(Path(path).parent)
-    own = copy.deepcopy(model).cpu()
-    return own, _traced(own, tuple(example.shape[1:]))
-
-
-def _refuse_unready(model: nn.Module, dtypes: Iterable[torch.dtype]) -> None:
     name = type(model).__name__
     reason = unready(model)
     if reason is not None:
@@ -185,15 +178,13 @@ def _refuse_unready(model: nn.Module, dtypes: Iterable[torch.dtype]) -> None:
             f"{name} has weights in {found}, and only {known} can be compared here. "
             "Call `model.float()` first."
         )
-
-
-def _traced(model: nn.Module, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
-    """Read the network for any number of images of one shape."""
-    example = next(_random(model, shape, [2]))
+    check_writable(Path(path).parent)
+    own = copy.deepcopy(model).cpu()
+    images = next(_random(own, tuple(example.shape[1:]), [2]))
     any_number = torch.export.Dim("batch", min=1)
     try:
-        with _quietly(), plain_run(model):
-            return torch.export.export(model, (example,), dynamic_shapes=({0: any_number},))
+        with _quietly(), plain_run(own):
+            return own, torch.export.export(own, (images,), dynamic_shapes=({0: any_number},))
     except Exception as error:  # torch's, or whatever the network's own code raises
         raise _cannot(model, "for any number of images", error) from error
 

@@ -19,6 +19,7 @@ from stiffnet.network.method_source import Unreadable, owner_of
 from stiffnet.network.positions import Position
 from stiffnet.network.source_edits import EVERY, Gate, Spot
 from stiffnet.network.where import Where, chosen
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.places import Line, Met, Places
 from stiffnet.trajectory.steps import Step, run_on
 from stiffnet.trajectory.wrappers import plain_run
@@ -56,15 +57,14 @@ Sockets = tuple[list[Socket], list[Tensor]]
 """Places that were chosen, and what the network gave when they were looked at."""
 
 
-def step_sockets(
-    model: nn.Module, found: Sequence[Step], args: Any, kwargs: Any, where: Where
-) -> Sockets:
+def step_sockets(model: nn.Module, found: Sequence[Step], call: Example, where: Where) -> Sockets:
     """Look at the steps that `where` chooses; raise a StepError if one cannot take a gate."""
     picked = chosen(found, where, kind="step", network=type(model).__name__)
     wanted = set(picked)
     paths = list(dict.fromkeys(step.module for step in picked))
-    met, results = _met(model, paths, args, kwargs)
-    grown = _met_on_more(model, paths, args, kwargs)
+    with plain_run(model), Places(model, paths) as places:
+        results = [tensor.detach().clone() for tensor in tensors_in(run_on(model, call))]
+    met, grown = places.met, _met_on_more(model, paths, call)
     sockets: dict[str, Socket] = {}
     refused: dict[str, str] = {}
     for path in paths:
@@ -87,19 +87,12 @@ def step_sockets(
 _Additions = Mapping[tuple[str, int], Met]
 
 
-def _met(model: nn.Module, paths: list[str], args: Any, kwargs: Any) -> tuple[_Additions, Any]:
-    """Run the network once, in evaluation, and meet the additions of some of its modules."""
-    with plain_run(model), Places(model, paths) as places:
-        result = run_on(model, args, kwargs)
-    return places.met, [tensor.detach().clone() for tensor in tensors_in(result)]
-
-
-def _met_on_more(model: nn.Module, paths: list[str], args: Any, kwargs: Any) -> _Additions:
-    """The same on larger inputs; nothing where the network does not take them."""
+def _met_on_more(model: nn.Module, paths: list[str], call: Example) -> _Additions:
+    """Additions of some modules on larger inputs; none where the network does not take them."""
     for larger in LARGER:
         with plain_run(model), Places(model, paths) as places:
             try:
-                model(*mapped(args, larger), **mapped(kwargs, larger))
+                mapped(call, larger).on(model)
             except Exception:  # noqa: S112  # made for one size
                 continue
         return places.met
@@ -195,11 +188,11 @@ def child_name(block: nn.Module, nth: int) -> str:
 
 
 def position_sockets(
-    model: nn.Module, named: Sequence[Position], args: Any, kwargs: Any, where: Where
+    model: nn.Module, named: Sequence[Position], call: Example, where: Where
 ) -> Sockets:
     """Look at the positions that `where` chooses; raise a StepError if one cannot take a gate."""
     picked = chosen(named, where, kind="position", network=type(model).__name__)
-    shapes, results = _shapes(model, picked, args, kwargs)
+    shapes, results = _shapes(model, picked, call)
     sockets: list[Socket] = []
     refused: dict[str, str] = {}
     for position in picked:
@@ -233,7 +226,7 @@ def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) 
 
 
 def _shapes(
-    model: nn.Module, picked: Sequence[Position], args: Any, kwargs: Any
+    model: nn.Module, picked: Sequence[Position], call: Example
 ) -> tuple[dict[str, tuple[int, ...]], list[Tensor]]:
     """Run the network once, in evaluation; the shapes at some positions, and its results."""
     shapes: dict[str, tuple[int, ...]] = {}
@@ -246,7 +239,7 @@ def _shapes(
 
             block = model.get_submodule(position.name)
             hooks.enter_context(block.register_forward_hook(hook, prepend=True))
-        result = run_on(model, args, kwargs)
+        result = run_on(model, call)
     return shapes, [tensor.detach().clone() for tensor in tensors_in(result)]
 
 

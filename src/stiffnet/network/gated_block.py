@@ -76,10 +76,11 @@ class Gated:
         ]
         known = [seen for gate in here for seen in gate.turns]
         if known and turn not in known:
+            said = [repr(part) if isinstance(part, str) else f"number {part + 1}" for part in turn]
             raise StepError(
-                f"A {type(self).__name__} takes a turn of its loop ({_said(turn)}) that it did not "
-                f"take when modules were attached to its steps ({len(set(known))} turns), so that "
-                "there is no module for it. Detach, and attach on an `example` that takes all."
+                f"A {type(self).__name__} takes a turn of its loop ({', '.join(said)}) that it did "
+                f"not take when modules were attached to its steps ({len(set(known))} turns), so "
+                "that there is no module for it. Detach, and attach on an `example` that takes all."
             )
         for gate in here:
             spot, module = gate.spot, getattr(self, gate.child)
@@ -97,10 +98,6 @@ class Gated:
         else:
             _refuse_elsewhere(self, rate, state)
         return rate
-
-
-def _said(turn: Turn) -> str:
-    return ", ".join(repr(part) if isinstance(part, str) else f"number {part + 1}" for part in turn)
 
 
 def _refuse_elsewhere(block: Any, rate: Any, state: Any) -> None:

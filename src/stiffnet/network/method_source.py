@@ -47,7 +47,8 @@ class Method:
     @functools.cached_property
     def tree(self) -> ast.FunctionDef:
         """Its syntax."""
-        return _definition(ast.parse(self.text), self.function.__code__.co_name)
+        name, parts = self.function.__code__.co_name, ast.walk(ast.parse(self.text))
+        return next(n for n in parts if isinstance(n, ast.FunctionDef) and n.name == name)
 
     @functools.cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
@@ -96,11 +97,8 @@ class Method:
         closure = tuple(cells[name] for name in code.co_freevars)
         new = FunctionType(code, old.__globals__, old.__name__, old.__defaults__, closure)
         new.__kwdefaults__ = old.__kwdefaults__
-        new.__annotations__ = old.__annotations__
-        new.__qualname__ = old.__qualname__
-        new.__module__ = old.__module__
-        new.__doc__ = old.__doc__
-        new.__dict__.update(old.__dict__)
+        functools.update_wrapper(new, old)
+        del new.__wrapped__  # type: ignore[attr-defined]  # it does not call the old one
         made: Callable[..., Any] = _rewrapped(self.owner.__dict__[self.name], old, new)
         return made
 
@@ -190,7 +188,7 @@ def _rewrapped(
         if id(content) in copies:
             cells.append(copies[id(content)])
             continue
-        holds = isinstance(content, FunctionType) and _holds(content, old)
+        holds = content is old or _unwrapped(content, old.__code__) is old
         cells.append(CellType(_rewrapped(content, old, new, copies)) if holds else cell)
     made = FunctionType(
         value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
@@ -200,10 +198,6 @@ def _rewrapped(
     made.__wrapped__ = new  # type: ignore[attr-defined]
     itself.cell_contents = made
     return made
-
-
-def _holds(value: FunctionType, old: FunctionType) -> bool:
-    return value is old or _unwrapped(value, old.__code__) is old
 
 
 @functools.lru_cache(maxsize=512)
@@ -299,11 +293,6 @@ def _code(text: str, filename: str, like: CodeType) -> CodeType:
         flags |= like.co_flags & getattr(__future__, name).compiler_flag
     whole = compile(text, filename, "exec", flags=flags, dont_inherit=True)
     return next(code for code in _nested(whole) if code.co_name == like.co_name)
-
-
-def _definition(tree: ast.AST, name: str) -> ast.FunctionDef:
-    found = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name)
-    return next(found)
 
 
 def _same(one: Any, other: Any) -> bool:

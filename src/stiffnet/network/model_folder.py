@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, CorruptFileError, StorageError
-from stiffnet.files import atomic_write, atomic_write_all
+from stiffnet.files import atomic_write, atomic_write_all, read_file
 from stiffnet.provenance import version_of
 from stiffnet.schema import fitted
 from stiffnet.sealed import Seal
 
 MANIFEST = "MANIFEST.json"
 WEIGHTS = "weights.safetensors"
+CHECK = "Check the disk and the permissions."
 TRAIN, FOLDED = "train", "folded"  # forms of a network
 ORIGIN = "stiffnet"  # in the metadata of folded weights: JSON with form and `made_by`
 FORMAT: Literal[1] = 1
@@ -180,18 +181,10 @@ def read_parts(path: str | os.PathLike[str]) -> tuple[ModelFolder, dict[str, byt
 def _read(folder: Path, *, keep: bool) -> tuple[ModelFolder, dict[str, bytes]]:
     said = _read_manifest(folder)
     parts = {name: _verified(folder / name, part, keep) for name, part in said.parts.items()}
-    result = ModelFolder(
-        path=folder,
-        name=said.name,
-        options=said.options,
-        classes=said.classes,
-        preparation=Preparation(**msgspec.structs.asdict(said.preparation)),
-        form=said.form,
-        made_by=said.made_by,
-        versions=said.versions,
-        parts=tuple(parts),
-    )
-    return result, parts
+    fields = msgspec.structs.asdict(said)
+    fields["preparation"] = Preparation(**msgspec.structs.asdict(fields["preparation"]))
+    del fields["format"]
+    return ModelFolder(path=folder, **{**fields, "parts": tuple(parts)}), parts
 
 
 def same_tensors(state: Mapping[str, Tensor]) -> dict[str, str]:
@@ -232,13 +225,9 @@ def _read_manifest(folder: Path) -> Manifest:
             f"{folder} holds no {MANIFEST}, so it is not a model folder, or was never finished. "
             f"A model folder of ours holds {WEIGHTS} and {MANIFEST}; write it again."
         )
+    raw = read_file(path, CHECK, LARGEST_MANIFEST)
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(LARGEST_MANIFEST + 1)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    try:
-        content = SEAL.opened(raw[:LARGEST_MANIFEST], FORMAT, exact=True)
+        content = SEAL.opened(raw, FORMAT, exact=True)
     except ValueError as error:
         raise _damaged(path, f"is not as it was written: {error}") from error
     try:
@@ -261,7 +250,8 @@ def _verified(path: Path, part: Part, keep: bool) -> bytes:
             data = stream.read(actual) if keep else b""
             digest = hashlib.sha256(data) if keep else hashlib.file_digest(stream, "sha256")
     except OSError as error:
-        raise _unreadable(path, error) from error
+        said = error.strerror or error
+        raise StorageError(f"{path} could not be read: {said}. {CHECK}") from error
     if digest.hexdigest() != part.sha256:
         raise _damaged(path, "is not as it was written: its SHA-256 differs")
     return data
@@ -269,9 +259,3 @@ def _verified(path: Path, part: Part, keep: bool) -> bytes:
 
 def _damaged(path: Path, how: str) -> CorruptFileError:
     return CorruptFileError(f"{path} {how}. Copy the folder again, or write the model again.")
-
-
-def _unreadable(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{path} could not be read: {error.strerror or error}. Check the disk and the permissions."
-    )

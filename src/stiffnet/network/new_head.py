@@ -18,14 +18,8 @@ TRIED = (2, 3)  # numbers of classes that networks are built with, to see what f
 def head_shapes(name: str, options: Mapping[str, Fact]) -> dict[str, tuple[torch.Size, torch.Size]]:
     """Return the tensors whose shapes follow the number of classes, with their shapes for `TRIED`.
 
-    That is the head, whatever a network calls it, and its auxiliary heads if it has some.
-
-    Args:
-        name: Of the network.
-        options: That `create_model` builds it with.
-
-    Raises:
-        CheckpointError: If there are none.
+    That is the head, whatever a network calls it, and its auxiliary heads if it has some. `options`
+    are those that `create_model` builds the network with. A CheckpointError if there are none.
     """
     plain = {**options, "attention": None}
     few, more = (
@@ -43,16 +37,12 @@ def head_shapes(name: str, options: Mapping[str, Fact]) -> dict[str, tuple[torch
 def outputs_in(
     content: Mapping[str, object], head: Mapping[str, tuple[torch.Size, torch.Size]]
 ) -> int | None:
-    """Return the number of classes of the network whose tensors a weights file holds.
+    """Return the number of classes of a weights file's network; None if it has no head.
 
-    Args:
-        content: What `read_weights` returned: names may have prefixes, and dicts lie in dicts.
-        head: What `head_shapes` returned for the network.
-
-    Returns:
-        None if no tensor of the head is there.
+    Names of `content`, as `read_weights` returned it, may have prefixes, and dicts may lie in
+    dicts.
     """
-    for key, value in sorted(tensors_in(content), key=lambda pair: pair[0].count(".")):
+    for key, value in sorted(named_tensors(content), key=lambda pair: pair[0].count(".")):
         for name, (few, more) in head.items():
             if is_called(key, name) and value.ndim == len(few):
                 axis = next(n for n, (a, b) in enumerate(zip(few, more, strict=True)) if a != b)
@@ -62,13 +52,13 @@ def outputs_in(
     return None
 
 
-def tensors_in(content: Mapping[str, object], depth: int = 4) -> Iterator[tuple[str, Tensor]]:
+def named_tensors(content: Mapping[str, object], depth: int = 4) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a weights file, those of dicts in it too, as checkpoints have them."""
     for key, value in content.items():
         if isinstance(value, Tensor):
             yield str(key), value
         elif isinstance(value, dict) and depth:
-            yield from tensors_in(value, depth - 1)
+            yield from named_tensors(value, depth - 1)
 
 
 def is_called(key: str, name: str) -> bool:

@@ -11,6 +11,7 @@ from stiffnet.batch_norms import REPLACEABLE
 from stiffnet.errors import StepError
 from stiffnet.network.gate_places import refusal
 from stiffnet.network.where import Where, chosen, matches
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.functions import ADDITIONS
 from stiffnet.trajectory.graph import Frame, Node, Watch
 from stiffnet.trajectory.steps import Step
@@ -32,13 +33,12 @@ def replace_norms(
     model: nn.Module,
     found: Sequence[Step],
     make: Callable[[nn.Module], nn.Module],
-    args: Any,
-    kwargs: Any,
+    call: Example,
     where: Where,
 ) -> None:
     """Exchange the norms that `where` chooses, by their names or by those of their steps."""
-    with plain_run(model), Watch(model, (args, kwargs)) as watch:
-        model(*args, **kwargs)
+    with plain_run(model), Watch(model, call) as watch:
+        call.on(model)
     norms = [_Norm(name) for name in replaceable_norms(model, watch.frames, found)]
     network = type(model).__name__
     if not norms and replaced_norms(model):
@@ -109,7 +109,10 @@ def replaceable_norms(
     """Paths of the batch norms of maps, without those of shortcuts and of attention modules."""
     left_out = [path for step in steps for path in shortcut_modules(step, frames)]
     left_out += [path for path, module in model.named_modules() if isinstance(module, Attention)]
-    ran = {frame.path: _first_shape(frame) for frame in frames}
+    ran = {
+        frame.path: next((node.shape for node in frame.nodes if node.op == "argument"), ())
+        for frame in frames
+    }
     return [
         path
         for path, module in model.named_modules()
@@ -117,10 +120,6 @@ def replaceable_norms(
         and len(ran.get(path, ())) >= 3
         and not any(path == out or path.startswith(out + ".") for out in left_out)
     ]
-
-
-def _first_shape(frame: Frame) -> tuple[int, ...]:
-    return next((node.shape for node in frame.nodes if node.op == "argument"), ())
 
 
 def shortcut_modules(step: Step, frames: Sequence[Frame]) -> Iterator[str]:

@@ -11,14 +11,7 @@ from stiffnet.network.create import create_model
 from stiffnet.network.described_folder import is_described, is_of_timm, open_described
 from stiffnet.network.hub import hub_folder, is_on_hub
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.network.model_folder import (
-    FOLDED,
-    MANIFEST,
-    TRAIN,
-    Fact,
-    ModelFolder,
-    read_folder,
-)
+from stiffnet.network.model_folder import FOLDED, MANIFEST, TRAIN, Fact, ModelFolder, read_folder
 from stiffnet.network.model_names import is_model_name, unknown_model
 from stiffnet.network.preparation import preparation_of
 from stiffnet.network.pretrained import PRETRAINED, published_classes
@@ -138,12 +131,7 @@ def _from_place(
             raise CheckpointError(
                 f"{place} is a model folder of ours, which holds one network. Leave out the key."
             )
-        return _from_folder(
-            read_folder(place),
-            weights=weights,
-            num_classes=options["num_classes"],
-            in_chans=options["in_chans"],
-        )
+        return _from_folder(read_folder(place), weights, options)
     free = ("attention", "image_size") if is_of_timm(place) else ("attention",)
     for option, value in (("weights", weights), *options.items()):
         if value is not None and option not in free:
@@ -155,11 +143,7 @@ def _from_place(
 
 
 def _from_folder(
-    folder: ModelFolder,
-    *,
-    weights: str | os.PathLike[str] | None,
-    num_classes: int | None,
-    in_chans: int | None,
+    folder: ModelFolder, weights: str | os.PathLike[str] | None, given: Mapping[str, Any]
 ) -> LoadedModel:
     if weights == PRETRAINED:
         raise CheckpointError(
@@ -167,10 +151,10 @@ def _from_folder(
             f"{folder.name} instead of the folder."
         )
     options = dict(folder.options)
-    for key, value in (("num_classes", num_classes), ("in_chans", in_chans)):
-        if value is not None and value != options.get(key, value):
+    for key in ("num_classes", "in_chans"):
+        if given[key] is not None and given[key] != options.get(key, given[key]):
             raise CheckpointError(
-                f"{folder.path} contains a network with {key}={options[key]}, not {value}. "
+                f"{folder.path} contains a network with {key}={options[key]}, not {given[key]}. "
                 f"Leave `{key}` out."
             )
     kinds = {"num_classes": int, "in_chans": int, "image_size": int, "attention": str}

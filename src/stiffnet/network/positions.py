@@ -75,12 +75,9 @@ def _before_activations(model: nn.Module) -> Iterator[Position]:
         if isinstance(chain, nn.Sequential):
             children = list(chain.named_children())
             for (name, before), (_, after) in itertools.pairwise(children):
-                if _is_activation(after) and isinstance(before, (*_NORMS, nn.Conv2d)):
+                activates = type(after).__module__.rpartition(".")[2].startswith("activation")
+                if activates and isinstance(before, (*_NORMS, nn.Conv2d)):
                     yield Position(f"{path}.{name}" if path else name)
-
-
-def _is_activation(module: nn.Module) -> bool:
-    return type(module).__module__.rpartition(".")[2].startswith("activation")
 
 
 def _in_shufflenet(model: nn.Module) -> Iterator[Position]:

@@ -7,7 +7,7 @@ import timm.data
 from torch import nn
 
 from stiffnet.data.images import Preparation
-from stiffnet.network.model_names import TORCHVISION, is_classifier_name
+from stiffnet.network.model_names import TORCHVISION, is_classifier_name, is_detector_name
 from stiffnet.network.pretrained import torchvision_weights
 
 IMAGENET_MEAN = timm.data.IMAGENET_DEFAULT_MEAN
@@ -20,7 +20,7 @@ def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) 
     With another number of channels than the published weights had, each channel is normalised by
     the mean of theirs.
     """
-    if name.startswith(TORCHVISION):
+    if name.startswith(TORCHVISION) or is_detector_name(name):
         published = _dense_preparation(model, name) or _torchvision_preparation(name)
     else:
         config = timm.data.resolve_model_data_config(model)
@@ -40,7 +40,7 @@ def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) 
 
 
 def _dense_preparation(model: nn.Module, name: str) -> Preparation | None:
-    """What a detector or a segmenter of torchvision expects; None for a classifier.
+    """What a detector, or a segmenter of torchvision, expects; None for a classifier.
 
     A detector scales and normalises images itself, so it gets them whole and as they are.
     """

@@ -25,11 +25,7 @@ LARGEST = 64 * 2**20  # bytes of an index
 
 
 def weights_in_folder(folder: Path) -> Path:
-    """Return the file, or the index of the files, with the weights in a folder.
-
-    Raises:
-        CheckpointError: If there is none, or it is not clear which it is.
-    """
+    """Return a folder's weights, or their index; a CheckpointError if none or several are there."""
     for name in NAMES:
         if (folder / name).is_file():
             return folder / name
@@ -50,15 +46,7 @@ def weights_in_folder(folder: Path) -> Path:
 
 
 def read_shards(path: Path, read: Callable[[Path], Mapping[str, object]]) -> dict[str, object]:
-    """Return the tensors that an index names, from all its files.
-
-    Args:
-        path: The index.
-        read: Reads one file.
-
-    Raises:
-        CorruptFileError: If the index is not one, a file is missing, or they do not agree.
-    """
+    """Return the tensors that an index names; a CorruptFileError unless all files agree with it."""
     shards: dict[str, set[str]] = {}
     for name, file in _weight_map(path).items():
         shards.setdefault(file, set()).add(name)

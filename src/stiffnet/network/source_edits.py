@@ -107,9 +107,15 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
         else:
             node = method.additions[addition]
             looped = any(gate.spot.loop is not None for gate in group)
-            indices = _indices(method, node, loops) if looped else []
+            around = loops_around(method, node) if looped else []  # outermost first
+            indices = [loops.setdefault(loop, f"_turn_{len(loops)}") for loop in around]
             call = _Call(method.self_name, group, f"_state_{number}", indices)
-            _gate_operand(text, method, node, operand, call)
+            if isinstance(node, ast.BinOp):
+                _gate_sum(text, method, node, operand, call)
+            elif isinstance(node, ast.AugAssign):
+                _gate_augmented(text, node, operand, call)
+            elif isinstance(node, ast.Call):
+                _gate_call(text, method, node, operand, call)
     for loop, name in loops.items():
         _count(text, loop, name, method.self_name)
     for other in other_ways(method, gated):
@@ -145,15 +151,6 @@ class _Call:
         if self.in_loop:
             return f", {state})" if self.with_state else ")"
         return "".join(f", {state})" if gate.with_state else ")" for gate in self.gates)
-
-
-def _gate_operand(text: _Text, method: Method, node: ast.AST, operand: int, call: _Call) -> None:
-    if isinstance(node, ast.BinOp):
-        _gate_sum(text, method, node, operand, call)
-    elif isinstance(node, ast.AugAssign):
-        _gate_augmented(text, node, operand, call)
-    elif isinstance(node, ast.Call):
-        _gate_call(text, method, node, operand, call)
 
 
 def _gate_sum(text: _Text, method: Method, node: ast.BinOp, operand: int, call: _Call) -> None:
@@ -238,13 +235,11 @@ def _gate_augmented(text: _Text, node: ast.AugAssign, operand: int, call: _Call)
     start, end = text.at(begin(node)), text.at(stop(node))
     value = _after_space(text, _operator(text, text.at(stop(node.target))) + 2)
     target = ast.unparse(node.target)
+    if (operand == 0 or call.with_state) and not _plain(node.target):
+        raise Unreadable(f"its addition is to {target!r}; add to a variable")
     if operand == 1:
-        if call.with_state and not _plain(node.target):
-            raise Unreadable(f"its addition is to {target!r}; add to a variable")
         text.wrap(value, end, call.before(), call.behind(target))
         return
-    if not _plain(node.target):
-        raise Unreadable(f"its addition is to {target!r}; add to a variable")
     if not call.with_state or isinstance(node.value, ast.Name):
         name = node.value.id if isinstance(node.value, ast.Name) else ""
         gated = f"{call.before()}{target}{call.behind(name)}"
@@ -305,11 +300,6 @@ def _operands(node: ast.Call) -> tuple[ast.expr, ast.expr]:
     if len(given) == 1 and isinstance(node.func, ast.Attribute):
         return node.func.value, given[0]
     raise Unreadable("its addition has no two operands")
-
-
-def _indices(method: Method, node: ast.AST, loops: dict[ast.AST, str]) -> list[str]:
-    """Name the counters of the loops around an addition, outermost first."""
-    return [loops.setdefault(loop, f"_turn_{len(loops)}") for loop in loops_around(method, node)]
 
 
 def loops_around(method: Method, node: ast.AST) -> list[ast.AST]:

@@ -137,12 +137,9 @@ def _fitting(network: nn.Module, size: int) -> str | None:
 
 def _distance(ours: nn.Module, theirs: nn.Module, size: int) -> tuple[float, float]:
     """How far ours is from the images' size, and then from the other's number of parameters."""
-    ratio = _parameters(ours) / max(1, _parameters(theirs))
+    own, others = (sum(p.numel() for p in network.parameters()) for network in (ours, theirs))
+    ratio = own / max(1, others)
     return abs(math.log((_published_size(ours) or size) / size)), abs(math.log(ratio))
-
-
-def _parameters(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _published_size(network: nn.Module) -> int | None:

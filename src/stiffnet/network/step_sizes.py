@@ -5,6 +5,7 @@ A run that keeps them has a folder `VALUES` with a file of tensors for each epoc
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,17 @@ from torch import Tensor, nn
 from stiffnet.attention import Attention
 from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
+from stiffnet.nested import mapped
 from stiffnet.network.attach import attached
 from stiffnet.network.weights import read_weights
+from stiffnet.trajectory.batch import as_arguments
 from stiffnet.trajectory.wrappers import plain_run
 
 VALUES = "attention"  # in the folder of a run
 FILE = re.compile(r"epoch-(\d{4,})\.safetensors")
 
 
-def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[str, Tensor]:
+def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str, Tensor]:
     """Run some images and return what each attached module multiplied their rates with.
 
     A module's value for an image and a channel is the number that, multiplied with the rate, comes
@@ -32,27 +35,24 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Tensor, Any]]) -> dict[
     its gate where that is one number a channel, a weighted mean where it differs between positions.
     It is NaN where the rate is zero everywhere.
 
-    The network is run in evaluation mode and left as it was; `batches` are images and labels. For
-    each step or position there is a float32 tensor of shape (images, channels), on the CPU.
+    The network is run in evaluation mode and left as it was; `batches` are images (or a dictionary
+    of the network's arguments) and labels. For each step or position there is a float32 tensor of
+    shape (images, channels), on the CPU.
     """
     found: dict[str, list[Tensor]] = {}
-    with plain_run(model):
-        handles = [
-            module.register_forward_hook(partial(_take, found.setdefault(name, [])))
-            for name, module in choosers(model).items()
-        ]
-        try:
-            if not handles:
-                raise StepError(
-                    f"Nothing is attached to {type(model).__name__} that chooses step sizes. "
-                    "Attach a module first, with `stiffnet.attach`."
-                )
-            parameter = next(model.parameters())
-            for images, _ in batches:
-                model(images.to(parameter.device, parameter.dtype))
-        finally:
-            for handle in handles:
-                handle.remove()
+    modules = choosers(model)
+    if not modules:
+        raise StepError(
+            f"Nothing is attached to {type(model).__name__} that chooses step sizes. Attach a "
+            "module first, with `stiffnet.attach`."
+        )
+    with plain_run(model), ExitStack() as hooks:
+        for name, module in modules.items():
+            keep = partial(_take, found.setdefault(name, []))
+            hooks.enter_context(module.register_forward_hook(keep))
+        parameter = next(model.parameters())
+        for images, _ in batches:
+            as_arguments(mapped(images, lambda image: image.to(parameter))).on(model)
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
@@ -78,17 +78,16 @@ def read_values(folder: Path) -> dict[int, dict[str, Tensor]]:
     """Return the values of each epoch that a folder has, in the order of the epochs."""
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     found = {epoch: file for file in files if (epoch := epoch_of(file)) is not None}
-    return {epoch: _tensors(found[epoch]) for epoch in sorted(found)}
+    return {
+        epoch: {k: v for k, v in read_weights(found[epoch]).items() if isinstance(v, Tensor)}
+        for epoch in sorted(found)
+    }
 
 
 def epoch_of(file: Path) -> int | None:
     """Return the epoch whose values a file holds, by its name; None if it is another file."""
     found = FILE.fullmatch(file.name)
     return int(found[1]) if found else None
-
-
-def _tensors(file: Path) -> dict[str, Tensor]:
-    return {name: value for name, value in read_weights(file).items() if isinstance(value, Tensor)}
 
 
 def _take(

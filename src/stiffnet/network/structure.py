@@ -9,7 +9,8 @@ from msgspec import Struct
 from torch import nn
 
 from stiffnet.batch_norms import MERGEABLE
-from stiffnet.errors import CorruptFileError, StorageError
+from stiffnet.errors import CorruptFileError
+from stiffnet.files import read_file
 from stiffnet.network.deployed import Change, changed, with_parallel_branches
 from stiffnet.network.model_folder import ModelFolder
 from stiffnet.schema import parsed
@@ -32,16 +33,9 @@ def read_structure(folder: ModelFolder) -> tuple[Change, ...]:
     """
     if STRUCTURE not in folder.parts:
         return ()
-    path = folder.path / STRUCTURE
+    raw = read_file(folder.path / STRUCTURE, "Check the disk.", LARGEST)
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(LARGEST + 1)
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be read: {error.strerror or error}. Check the disk."
-        ) from error
-    try:
-        entries: list[_Entry] = parsed(raw[:LARGEST], list[_Entry])
+        entries: list[_Entry] = parsed(raw, list[_Entry])
     except ValueError as error:
         raise _strange(folder, str(error)) from error
     return tuple(Change(entry.kind, entry.path, entry.into) for entry in entries)

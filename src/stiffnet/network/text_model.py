@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError
+from stiffnet.network.described_folder import quiet_transformers
 from stiffnet.words import first_line
 
 PREFIX = "hf:"
@@ -82,25 +83,16 @@ def open_text_model(spec: str) -> TextModel:
         ) from error
     name = spec.removeprefix(PREFIX)
     options = {"trust_remote_code": False, "local_files_only": Path(name).is_dir()}
-    loud, bars = (
-        transformers.logging.get_verbosity(),
-        transformers.logging.is_progress_bar_enabled(),
-    )
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-        model = transformers.AutoModel.from_pretrained(name, use_safetensors=True, **options)
+        with quiet_transformers():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+            model = transformers.AutoModel.from_pretrained(name, use_safetensors=True, **options)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise CheckpointError(
             f"{name or spec} cannot be opened as a transformers network with its tokenizer: "
             f"{first_line(error)}. Give a folder that `save_pretrained` wrote for both, or a name "
             "on the hub."
         ) from error
-    finally:
-        transformers.logging.set_verbosity(loud)
-        if bars:
-            transformers.logging.enable_progress_bar()
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
             raise CheckpointError(

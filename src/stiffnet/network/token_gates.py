@@ -19,8 +19,8 @@ from stiffnet.errors import StepError
 from stiffnet.nested import mapped
 from stiffnet.network.gate_places import Socket
 from stiffnet.sequences import MASK, given_to, hides_padding, named, parameters_of, takes_tokens
-from stiffnet.trajectory.batch import resized
-from stiffnet.trajectory.recorder import Recorder
+from stiffnet.trajectory.batch import Example, resized
+from stiffnet.trajectory.recorder import Kept
 from stiffnet.trajectory.step import Site, Step
 from stiffnet.trajectory.tokens import (
     SAMPLES,
@@ -34,19 +34,15 @@ from stiffnet.trajectory.wrappers import plain_run
 _ROUNDINGS = 100  # of the largest value: what two equal computations may differ by
 
 
-def is_given_tokens(model: nn.Module, args: Any, kwargs: Any) -> bool:
+def is_given_tokens(model: nn.Module, call: Example) -> bool:
     """Whether a call gives a network token sequences, which may be padded."""
-    return reads_tokens(model) and bool(sequences_of_call(model, args, kwargs))
+    return reads_tokens(model) and bool(sequences_of_call(model, call))
 
 
-def causal_steps(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any) -> set[str]:
-    """Name the steps that see nothing of the tokens after each one.
-
-    Raises:
-        StepError: If the sequences of the call are too short to tell.
-    """
+def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[str]:
+    """Name the steps that see nothing of later tokens; a StepError if sequences are too short."""
     causal: set[str] = set()
-    for sequence, axes in axes_by_sequence(model, steps, args, kwargs):
+    for sequence, axes in axes_by_sequence(model, steps, call):
         if axes is None:
             continue
         own = [step for step in steps if axes.get(step.increment_at)]
@@ -58,9 +54,7 @@ def causal_steps(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any
                 f"The example has sequences of {sequence.length} tokens, too few to see whether "
                 f"{type(model).__name__} is causal. Give an `example` of at least three."
             )
-        usual, other = (
-            _increments(model, own, *call) for call in _exchanged(model, sequence, args, kwargs)
-        )
+        usual, other = (_operands(model, own, each) for each in _exchanged(model, sequence, call))
         for step in own:
             (axis,) = axes[step.increment_at][:1]
             one, two = (v[step.increment_at].narrow(axis, 0, half) for v in (usual, other))
@@ -70,14 +64,12 @@ def causal_steps(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any
     return causal
 
 
-def _exchanged(
-    model: nn.Module, sequence: SequenceArguments, args: Any, kwargs: Any
-) -> Iterator[tuple[Any, Any]]:
+def _exchanged(model: nn.Module, sequence: SequenceArguments, call: Example) -> Iterator[Example]:
     """The call on a few samples without padding, then with other tokens in its later half.
 
     The last token stays: some networks look for a mark there.
     """
-    call = resized((args, kwargs), SAMPLES)
+    call = resized(call, SAMPLES)
     whole = [
         value
         for name, value in named(parameters_of(model), *call)
@@ -85,7 +77,7 @@ def _exchanged(
     ]
     call = mapped(call, lambda v: torch.ones_like(v) if any(v is m for m in whole) else v)
     yield call
-    again = {each.prefix: each for each in sequences_of_call(model, *call)}[sequence.prefix]
+    again = {each.prefix: each for each in sequences_of_call(model, call)}[sequence.prefix]
     masks = [value for name, value in named(parameters_of(model), *call) if name.endswith(MASK)]
 
     def changed(value: Any) -> Any:
@@ -109,49 +101,24 @@ def _others(value: Tensor) -> Tensor:
     return torch.where(value > 0, value - 1, value + 1)
 
 
-def _increments(
-    model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any
-) -> dict[Site, Tensor]:
-    with plain_run(model), _Increments(model, steps) as seen:
-        model(*args, **kwargs)
+def _operands(model: nn.Module, steps: Sequence[Step], call: Example) -> dict[Site, Tensor]:
+    with plain_run(model), Kept(model, steps, lambda value: value.detach().clone()) as seen:
+        call.on(model)
     return seen.values
 
 
-class _Increments(Recorder):
-    """Keeps what is added in each step."""
-
-    def __init__(self, model: nn.Module, steps: Sequence[Step]) -> None:
-        super().__init__(model, steps)
-        self.values: dict[Site, Tensor] = {}
-        self._wanted = {step.increment_at for step in steps}
-
-    def take(self, site: Site, value: Tensor, scale: float) -> None:
-        """Keep an increment."""
-        if site in self._wanted:
-            self.values[site] = value.detach().clone()
-
-
 def read_tokens(
-    model: nn.Module, sockets: Sequence[Socket], gates: Sequence[nn.Module], args: Any, kwargs: Any
+    model: nn.Module, sockets: Sequence[Socket], gates: Sequence[nn.Module], call: Example
 ) -> None:
-    """Make gates on tokens read no padding, and nothing of later tokens where a step is causal.
+    """Make new gates on tokens read no padding, and where a step is causal no later tokens.
 
-    Networks that are given no tokens are left as they are, and so are gates that read no rate.
-
-    Args:
-        model: The network, without the gates.
-        sockets: Where they will go.
-        gates: New ones; they are changed.
-        args: Of the example.
-        kwargs: Of the example.
-
-    Raises:
-        StepError: If a gate cannot do that.
+    Networks that are given no tokens are left as they are, and so are gates that read no rate. A
+    gate that cannot do that is refused by a StepError.
     """
-    if not is_given_tokens(model, args, kwargs):
+    if not is_given_tokens(model, call):
         return
     steps = [socket.step for socket in sockets if socket.step is not None]
-    causal = causal_steps(model, steps, args, kwargs)
+    causal = causal_steps(model, steps, call)
     calls = running_calls(model) or RunningCalls()
     for socket, gate in zip(sockets, gates, strict=True):
         if isinstance(gate, ConstantGate):

@@ -17,7 +17,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from stiffnet.errors import CheckpointError, CorruptFileError, StorageError, UnsafeFileError
+from stiffnet.errors import CheckpointError, CorruptFileError, UnsafeFileError
+from stiffnet.files import read_file
 from stiffnet.network.legacy import is_legacy, read_legacy
 from stiffnet.network.mismatch import Difference, likely_cause, other_outputs
 from stiffnet.network.model_folder import FOLDED, ORIGIN, same_tensors
@@ -160,11 +161,7 @@ def _refuse_two_values(model: nn.Module, state: StateDict, fit: "_Fit") -> None:
 
 
 def _best(model: nn.Module, state: StateDict, optional: Collection[str] = ()) -> _Fit:
-    """The way in which a checkpoint fits a network, or else the one that comes nearest.
-
-    Raises:
-        CheckpointError: If there are several ways, so that the user has to choose.
-    """
+    """How a checkpoint fits a network, or comes nearest; of several ways the user must choose."""
     wanted = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
     fit = _of_prefixes(state, wanted, optional)
     if state.certain or not state.others:
@@ -201,11 +198,7 @@ def _of_prefixes(
         raise _choose(state.path, [way.prefix for way in fitting])
     if fitting:
         return fitting[0]
-    return max([plain, *ways], key=lambda way: _common(way, wanted))
-
-
-def _common(way: _Fit, wanted: Mapping[str, Tensor]) -> int:
-    return len(way.difference.given.keys() & wanted.keys())
+    return max([plain, *ways], key=lambda way: len(way.difference.given.keys() & wanted.keys()))
 
 
 def _choose(path: Path, keys: Iterable[str]) -> CheckpointError:
@@ -298,16 +291,10 @@ def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:
     source = Path(path)
     if source.is_dir():
         return read_weights(weights_in_folder(source))
-    try:
-        with source.open("rb") as stream:
-            start = stream.read(SNIFFED)
-    except OSError as error:
-        raise StorageError(
-            f"{source} could not be read: {error.strerror or error}. Check the path."
-        ) from error
+    start = read_file(source, "Check the path.", SNIFFED)
     if start.startswith(MARK):
         return _mapping(read_zip(source), source)
-    if _is_safetensors(start):
+    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= LONGEST_HEADER:
         return _read_safetensors(source)
     if is_legacy(start):
         return _mapping(read_legacy(source), source)
@@ -328,10 +315,6 @@ def _mapping(content: object, path: Path) -> Mapping[str, object]:
             f"{path} holds a {kind}, not a state dict. Save the model's `state_dict()`."
         )
     return content
-
-
-def _is_safetensors(start: bytes) -> bool:
-    return start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= LONGEST_HEADER
 
 
 def _is_pickle(start: bytes) -> bool:
@@ -387,11 +370,7 @@ def _completed(
 def _under_other_names(
     given: Mapping[str, object], wanted: Mapping[str, Tensor]
 ) -> tuple[dict[str, object], dict[str, str]] | None:
-    """Rename a part of the names, if then they are those of the network, all of them.
-
-    Returns:
-        The tensors under the network's names, and what was renamed; None if that does not help.
-    """
+    """Tensors under names of which a part is exchanged, and what was, if then all of them fit."""
     for theirs, ours in OTHER_NAMES:
         names = {
             name: ".".join(ours if part == theirs else part for part in name.split("."))

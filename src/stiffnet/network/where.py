@@ -37,11 +37,7 @@ Place = TypeVar("Place", bound=Named)
 
 
 def chosen(places: Sequence[Place], where: Where, *, kind: str, network: str) -> list[Place]:
-    """Return the places that `where` names, in the order in which they run.
-
-    Raises:
-        StepError: If a name or pattern matches nothing, or a predicate holds nowhere.
-    """
+    """Return the places that `where` names, in the order in which they run; a StepError if none."""
     if isinstance(where, str) and where == "all":
         return list(places)
     if callable(where):

@@ -27,12 +27,9 @@ class Added:
 
 
 class Pass(Recorder):
-    """Takes the operands and sums of all steps in one forward pass.
+    """Takes the operands and sums of all steps in one forward pass of a network in evaluation mode.
 
-    Args:
-        model: The network, in evaluation mode.
-        steps: Its steps; those of opaque blocks are refused.
-        change: Added to what goes into the first step's module, if given.
+    Steps of opaque blocks are refused. `change` is added to what goes into the first step's module.
     """
 
     def __init__(
@@ -53,12 +50,9 @@ class Pass(Recorder):
     def __enter__(self) -> Self:
         super().__enter__()
         first = self.model.get_submodule(self.steps[0].module)
-        self._handle = first.register_forward_pre_hook(self._begin, with_kwargs=True)
+        hook = first.register_forward_pre_hook(self._begin, with_kwargs=True)
+        self.watching.enter_context(hook)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._handle.remove()
-        super().__exit__(*error)
 
     @property
     def additions(self) -> list[Added]:

@@ -1,6 +1,5 @@
 """Theorem 6.1's bound, measured: how a perturbation grows through the steps of a network."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,19 +8,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
+from stiffnet.nested import mapped
 from stiffnet.observe.differentiable_pass import Added, Pass
 from stiffnet.provenance import provenance
 from stiffnet.results.growth import Growth
 from stiffnet.stiffness.jacobian_norm import Layout, jacobian_norm
 from stiffnet.trajectory.batch import as_arguments, on_device, resized, samples_in
 from stiffnet.trajectory.norms import sample_norms
-from stiffnet.trajectory.steps import (
-    PROBE_BATCHES,
-    Site,
-    Step,
-    sample_axis,
-    steps as find_steps,
-)
+from stiffnet.trajectory.steps import PROBE_BATCHES, Site, Step, sample_axis, steps as find_steps
 from stiffnet.trajectory.tokens import refuse_padding, what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
@@ -79,9 +73,9 @@ def growth(
             _measured(network, found, images, (clean, layout), epsilon, random)
             for _ in range(draws)
         ]
-        local = _Local(found, samples_in(images), layout)
         with torch.enable_grad():
-            local.look(_passed(network, found, images, differentiate=True), iterations, random)
+            done = _passed(network, found, images, differentiate=True)
+            local = _norms(found, done, layout, samples_in(images), iterations, random)
     what = what_samples_are(network, images)
     facts = {"model": type(network).__name__, **what, **provenance(network)}
     return _summary(found, torch.stack(measured), local, epsilon, facts)
@@ -95,11 +89,11 @@ def _passed(
     *,
     differentiate: bool = False,
 ) -> Pass:
-    args, kwargs = as_arguments(images)
-    args = tuple(_leaf(value, differentiate) for value in args)
-    kwargs = {key: _leaf(value, differentiate) for key, value in kwargs.items()}
+    example = as_arguments(images)
+    if differentiate:
+        example = mapped(example, _leaf)
     with Pass(network, steps, change) as done:
-        network(*args, **kwargs)
+        example.on(network)
     if done.entry is None:
         raise StepError(
             f"What goes into the first step {steps[0].name!r} is no argument of the module around "
@@ -108,11 +102,10 @@ def _passed(
     return done
 
 
-def _leaf(value: Any, differentiate: bool) -> Any:
-    """Return a tensor from which a graph begins, if there is to be one."""
-    if not (differentiate and isinstance(value, Tensor) and value.is_floating_point()):
-        return value
-    return value.detach().clone().requires_grad_()
+def _leaf(value: Any) -> Any:
+    """Return a tensor from which a graph begins."""
+    floating = isinstance(value, Tensor) and value.is_floating_point()
+    return value.detach().clone().requires_grad_() if floating else value
 
 
 def _measured(
@@ -145,52 +138,50 @@ def _measured(
     return torch.stack(columns, dim=1)
 
 
-@dataclass
-class _Local:
-    """Norms at the images, (images,) for each step."""
+def _norms(
+    steps: list[Step],
+    done: Pass,
+    layout: Layout,
+    samples: int,
+    iterations: int,
+    random: torch.Generator,
+) -> Tensor:
+    """Gates, and norms of shortcuts, rates and whole steps, at the images: (4, images, steps).
 
-    steps: list[Step]
-    samples: int
-    layout: Layout  # of what goes into the first step
-    gate: list[Tensor] = field(default_factory=list)
-    shortcut: list[Tensor] = field(default_factory=list)
-    rate: list[Tensor] = field(default_factory=list)
-    whole: list[Tensor] = field(default_factory=list)
-
-    def look(self, done: Pass, iterations: int, random: torch.Generator) -> None:
-        assert done.entry is not None
-        state, edge = done.entry
-        layout = self.layout
-        for step, added in zip(self.steps, done.additions, strict=True):
-            if edge is None or added.edge is None:
+    `layout` is that of what goes into the first step.
+    """
+    assert done.entry is not None
+    state, edge = done.entry
+    found = []
+    for step, added in zip(steps, done.additions, strict=True):
+        if edge is None or added.edge is None:
+            raise StepError(
+                f"No gradient reaches step {step.name!r}, so its Jacobian is not known. Take out "
+                "what detaches its input."
+            )
+        gate, rate, rate_at = _gate(step, added, samples)
+        norms = [gate]
+        for value, site in (
+            (added.shortcut, step.state_at),
+            (rate, rate_at),
+            (added.shortcut + added.increment, step.state_at),
+        ):
+            layouts = (layout, Layout(site.axis, site.entries))
+            norm = jacobian_norm(
+                value, (edge, state), layouts, iterations=iterations, generator=random
+            )
+            if norm is None:
                 raise StepError(
-                    f"No gradient reaches step {step.name!r}, so its Jacobian is not known. "
-                    "Take out what detaches its input."
+                    f"Step {step.name!r} does not follow from the step before it, so that the "
+                    "product of their norms bounds nothing. Choose a network whose steps form one "
+                    "chain."
                 )
-            gate, rate, rate_at = _gate(step, added, self.samples)
-            self.gate.append(gate)
-            for kept, value, site in (
-                (self.shortcut, added.shortcut, step.state_at),
-                (self.rate, rate, rate_at),
-                (self.whole, added.shortcut + added.increment, step.state_at),
-            ):
-                norm = jacobian_norm(
-                    value,
-                    (edge, state),
-                    (layout, Layout(site.axis, site.entries)),
-                    iterations=iterations,
-                    generator=random,
-                )
-                if norm is None:
-                    raise StepError(
-                        f"Step {step.name!r} does not follow from the step before it, so that the "
-                        "product of their norms bounds nothing. Choose a network whose steps form "
-                        "one chain."
-                    )
-                _refuse(~torch.isfinite(norm), step)
-                kept.append(norm.cpu())
-            state, edge = added.sum, added.edge
-            layout = Layout(step.state_at.axis, step.state_at.entries)
+            _refuse(~torch.isfinite(norm), step)
+            norms.append(norm.cpu())
+        found.append(torch.stack(norms))
+        state, edge = added.sum, added.edge
+        layout = Layout(step.state_at.axis, step.state_at.entries)
+    return torch.stack(found, dim=2)
 
 
 def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]:
@@ -227,12 +218,10 @@ def _refuse(wrong: Tensor, step: Step) -> None:
 
 
 def _summary(
-    steps: list[Step], measured: Tensor, local: _Local, epsilon: float, facts: dict[str, str]
+    steps: list[Step], measured: Tensor, local: Tensor, epsilon: float, facts: dict[str, str]
 ) -> Growth:
     """Average over images, and over draws; products by their logarithms."""
-    gate, shortcut, rate, whole = (
-        torch.stack(kept, dim=1) for kept in (local.gate, local.shortcut, local.rate, local.whole)
-    )
+    gate, shortcut, rate, whole = local
     bound = (shortcut + gate * rate).log().cumsum(dim=1)
     nearest = (measured - bound).amax(dim=(0, 1)).exp()
 

@@ -97,7 +97,7 @@ def measure(
     ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     try:
         with plain_run(network):
-            notes = _batch_norms(network)
+            notes = batch_norm_notes(network)
             for inputs, labels in limited(loader, limit):
                 inputs = on_device(inputs, network)
                 if run is None:
@@ -153,10 +153,10 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
         StepError: If the network cannot be run on the batch.
     """
     network = unwrap(model)
-    args, kwargs = as_arguments(resized(on_device(inputs, network), 2))
+    example = as_arguments(resized(on_device(inputs, network), 2))
     with plain_run(network):
         try:
-            logits = _logits(network(*args, **kwargs))
+            logits = logits_of(example.on(network))
         except Exception as error:
             raise StepError(
                 f"{type(network).__name__} cannot be run on these images: {first_line(error)}. "
@@ -165,7 +165,7 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
     return None if logits is None else logits.shape[1]
 
 
-def _batch_norms(model: nn.Module) -> tuple[str, ...]:
+def batch_norm_notes(model: nn.Module) -> tuple[str, ...]:
     """Say which norms take their statistics from the batch even in evaluation."""
     found = [
         path
@@ -198,9 +198,8 @@ class _Run:
         )
 
     def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
-        args, kwargs = as_arguments(inputs)
         with record(self.model, self.steps) as recording:
-            output = self.model(*args, **kwargs)
+            output = as_arguments(inputs).on(self.model)
         trajectory = recording.trajectory
         if len(trajectory) != samples_in(inputs):
             raise StepError(
@@ -322,7 +321,7 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
         )
     if not judge:
         return _Outcome(labels)
-    logits = _logits(output)
+    logits = logits_of(output)
     if logits is None or len(logits) != len(labels):
         return _Outcome(labels)
     logits = logits.detach().double().cpu()
@@ -346,7 +345,8 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
     return _Outcome(labels, loss, rank, logits.shape[1])
 
 
-def _logits(output: Any) -> Tensor | None:
+def logits_of(output: Any) -> Tensor | None:
+    """Find the row of logits of each sample in what a network returns; None if there is none."""
     if isinstance(output, (list, tuple)) and output:
         output = output[0]
     output = getattr(output, "logits", output)

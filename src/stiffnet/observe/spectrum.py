@@ -116,11 +116,7 @@ def spectrum(
 
 
 def exact_copy(model: nn.Module) -> nn.Module:
-    """Return a copy in float64, in evaluation mode, without gradients.
-
-    Raises:
-        StepError: If the network cannot be copied.
-    """
+    """Return a copy in float64, in evaluation mode, without gradients; or a StepError."""
     network = unwrap(model)
     try:
         copied = deepcopy(network).double().eval()
@@ -135,22 +131,14 @@ def exact_copy(model: nn.Module) -> nn.Module:
 
 
 def function_of(model: nn.Module, step: Step | str, inputs: Any, *, of: Of) -> Branch:
-    """Return a step as a function of its input.
-
-    Raises:
-        UnknownNameError: If the network has no such step.
-    """
+    """Return a step as a function of its input."""
     if isinstance(step, str):
         step = step_called(step, find_steps(model, inputs), of=type(model).__name__)
     return branch(model, step, inputs, of=_PARTS[of])  # type: ignore[arg-type]
 
 
 def step_called(name: str, there: Iterable[Step], *, of: str) -> Step:
-    """Return the step of this name, among those of a network of that name.
-
-    Raises:
-        UnknownNameError: If there is none.
-    """
+    """Return the step of this name of a network of that name; or an UnknownNameError."""
     known = {step.name: step for step in there}
     if name not in known:
         raise UnknownNameError(unknown(f"step of {of}", name, known, listing="`stiffnet.steps`"))

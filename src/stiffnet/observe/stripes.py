@@ -15,6 +15,7 @@ Both come out of one pass, in constant memory and in float64.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -87,24 +88,17 @@ def stripes(
     modules = choosers(network)
     samples = 0
     what: dict[str, str] = {}
-    with plain_run(network):
-        handles = [
-            modules[name].register_forward_hook(partial(_take, look))
-            for name, look in looked.items()
-        ]
-        try:
-            for inputs, _ in limited(loader, limit, labelled=False):
-                args, kwargs = as_arguments(on_device(inputs, network))
-                network(*args, **kwargs)
-                what = what or what_samples_are(network, inputs)
-                size = samples_in(inputs)
-                samples += size
-                for look in looked.values():
-                    look.check(samples)
-                on_batch(size)
-        finally:
-            for handle in handles:
-                handle.remove()
+    with plain_run(network), ExitStack() as hooks:
+        for name, look in looked.items():
+            hooks.enter_context(modules[name].register_forward_hook(partial(_take, look)))
+        for inputs, _ in limited(loader, limit, labelled=False):
+            as_arguments(on_device(inputs, network)).on(network)
+            what = what or what_samples_are(network, inputs)
+            size = samples_in(inputs)
+            samples += size
+            for look in looked.values():
+                look.check(samples)
+            on_batch(size)
     if samples < 2:
         raise DataError(
             f"The loader gave {samples} image{'s' if samples != 1 else ''}, and how values differ "
@@ -123,11 +117,7 @@ def stripes(
 
 
 def choosing(model: nn.Module) -> list[str]:
-    """Name the attached modules whose values depend on the image, by their steps.
-
-    Raises:
-        StepError: If there are none; it says what there is instead.
-    """
+    """Name the steps of attached modules whose values depend on the image; a StepError if none."""
     found = choosers(model)
     names = [name for name, module in found.items() if not isinstance(module, ConstantGate)]
     if names:

@@ -32,17 +32,10 @@ def beside(
     rounds: int,
     timed: Callable[[Pass], float] = seconds,
 ) -> tuple[list[float], dict[str, list[float]]]:
-    """Time the others between plain passes.
+    """Time the others, by name, between plain passes, which are taken in turn.
 
-    Args:
-        plain: What is compared with, in turn.
-        others: What is compared, by name.
-        turns: Whose turn comes how often in a round; shuffled in each.
-        rounds: How many.
-        timed: What times a pass.
-
-    Returns:
-        Seconds of the plain passes, and for each name its speed over that of its two neighbours.
+    In each round everybody's turn comes as often as `turns` says, in random order. Returned are the
+    seconds of the plain passes, and for each name its speed over that of its two neighbours.
     """
     found: dict[str, list[float]] = {name: [] for name in others}
     next_plain = itertools.cycle(plain)

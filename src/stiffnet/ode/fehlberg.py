@@ -118,11 +118,7 @@ def stability_limit(weights: Floats = FIFTH) -> float:
 
 
 def check_tolerance(rtol: float) -> None:
-    """See that a relative tolerance can be met in float64.
-
-    Raises:
-        OdeError: If it is not between 1e-14 and one.
-    """
+    """Raise an OdeError unless a relative tolerance is between 1e-14 and one."""
     if not 1e-14 <= rtol < 1:
         raise OdeError(f"The relative tolerance is {rtol}. Give a number from 1e-14 to below 1.")
 

@@ -19,11 +19,7 @@ from stiffnet.results.ode import OdeSolution
 
 
 def by_scipy(make: type[Any], problem: Problem, *, rtol: float, limit: int = LIMIT) -> Track:
-    """Solve a problem by one of SciPy's solver classes, step by step.
-
-    Raises:
-        OdeError: If the solver gives up, or needs more steps than the limit.
-    """
+    """Solve a problem by one of SciPy's solvers, step by step; an OdeError if it gives up."""
     first, last = problem.interval
     options = {} if make is RK45 else {"jac": problem.jacobian}
     atol = rtol * problem.floors()

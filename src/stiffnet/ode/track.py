@@ -24,10 +24,6 @@ class Track:
 
 
 def check_step(step: float) -> None:
-    """See that a step size is a positive number.
-
-    Raises:
-        OdeError: If it is not.
-    """
+    """Raise an OdeError unless a step size is a positive number."""
     if not (step > 0 and np.isfinite(step)):
         raise OdeError(f"A step size has to be a positive number, and {step} is not.")

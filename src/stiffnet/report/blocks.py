@@ -76,6 +76,8 @@ class Cell:
     text: str
     value: float | None = None
     bar: float | None = None
+    place: str = ""
+    """The section of the page that it leads to."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,20 @@ class Gallery(Block):
 
 
 @dataclass(frozen=True)
+class Pictures(Block):
+    """Small pictures in rows under the same headings: JPEG files in base64; nothing for none."""
+
+    label: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
 class Section(Block):
-    """A part of a page with a heading of its own; `link` is what the top of the page calls it."""
+    """A part of a page with a heading of its own; `link` is what the top of the page calls it.
+
+    A section without one is led to from elsewhere on the page.
+    """
 
     name: str
     heading: str

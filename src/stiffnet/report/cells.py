@@ -36,11 +36,19 @@ def words(
     *,
     write: Callable[[Any], str] = clean,
     longest: int = 120,
+    place: str = "",
 ) -> Field:
-    """A column of words; a user's are cleaned and shortened."""
+    """A column of words; a user's are cleaned and shortened.
+
+    Words lead to the section that the row names under the key `place`, if any.
+    """
     if write is clean:
         write = partial(clean, longest=longest)
-    return Column(heading, numeric=False, hint=hint), lambda row: Cell(write(row[key]))
+
+    def cell(row: Record) -> Cell:
+        return Cell(write(row[key]), place=row[place] if place else "")
+
+    return Column(heading, numeric=False, hint=hint), cell
 
 
 def numbers(

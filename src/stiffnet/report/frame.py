@@ -50,7 +50,8 @@ def framed(sections: Sequence[Section], *, heading: str, lead: Sequence[Block], 
 
 def content_policy(scripts: Iterable[str]) -> str:
     """Return the policy under which only the given inline scripts run and nothing is loaded."""
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -98,10 +99,6 @@ def _unpacked(packed: dict[str, Any]) -> np.ndarray[Any, Any]:
     flat = np.frombuffer(base64.b64decode(packed["bdata"]), np.dtype(packed["dtype"]))
     shape = [int(size) for size in str(packed.get("shape", flat.size)).split(",")]
     return flat.reshape(shape)
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _asset(name: str) -> str:

@@ -5,20 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stiffnet.report.blocks import (
-    Cell,
-    Column,
-    Facts,
-    Findings,
-    Part,
-    Plot,
-    Row,
-    Section,
-    Table,
-    Tiles,
-    Words,
-    one_by_one,
-)
+from stiffnet.report import blocks, cells
 from stiffnet.report.stripes import growth_table
 from stiffnet.report.stripes_plots import growth_figure
 from stiffnet.report.terminal import sheet_lines, told
@@ -28,44 +15,43 @@ from stiffnet.results.growth import Growth
 _COLUMNS = ("growth", "local_bound", "bound", "factor")
 
 
-def parts(given: Sequence[tuple[Growth, str]]) -> list[Part]:
+def parts(given: Sequence[tuple[Growth, str]]) -> list[blocks.Part]:
     """Return what they put on a page, one after the other."""
-    return one_by_one(given, _part)
+    return blocks.one_by_one(given, _part)
 
 
 def terminal(growth: Growth) -> RenderableType:
     """Return what a terminal shows: the sentences, and the steps with their bounds."""
-    columns = [Column("Step", numeric=False), *(Column(key.replace("_", " ")) for key in _COLUMNS)]
-    lines = [
-        Row([Cell(clean(row["step"], longest=30)), *(Cell(number(row[key])) for key in _COLUMNS)])
-        for row in rows(growth.to_frame())
-    ]
+    columns = [cells.numbers(key.replace("_", " "), key) for key in _COLUMNS]
+    fields = [cells.words("Step", "step", longest=30), *columns]
+    table = cells.table("growth", "Growth", rows(growth.to_frame()), fields)
     title = Text(clean(growth.title, longest=200), style="bold")
     said = told(title, headline(growth), findings(growth))
-    return Group(said, sheet_lines(Table("growth", "Growth", columns, lines), light=True))
+    return Group(said, sheet_lines(table, light=True))
 
 
-def _part(growth: Growth, title: str, end: str) -> Part:
+def _part(growth: Growth, title: str, end: str) -> blocks.Part:
     text = (
         "The measured growth of the perturbation after each step, the product of the norms of the "
         "steps' Jacobians, and Theorem 6.1's bound. All on a logarithmic axis."
     )
-    drawn = Plot(f"growth{end}", growth_figure(growth), "Growth of a perturbation by step")
+    drawn = blocks.Plot(f"growth{end}", growth_figure(growth), "Growth of a perturbation by step")
     last, one = rows(growth.to_frame())[-1], growth.noun[:-1]
     tiles = [
         ("Growth", f"{number(last['growth'])} ×", "measured, after the last step"),
         ("Bound", f"{number(last['bound'])} ×", "of Theorem 6.1"),
         ("Nearest", percent(max(growth.nearest)), f"of the bound, at any step and {one}"),
     ]
-    said = [Words(headline(growth), "lede"), Tiles(tiles), Findings(findings(growth))]
+    lede, found = blocks.Words(headline(growth), "lede"), blocks.Findings(findings(growth))
+    said = [lede, blocks.Tiles(tiles), found]
     heading = "How a perturbation grows"
-    return Part(
+    return blocks.Part(
         kind="growth",
         articles=[(title, said)],
-        sections=[Section(f"growing{end}", heading, "Growth", text, [drawn])],
+        sections=[blocks.Section(f"growing{end}", heading, "Growth", text, [drawn])],
         tables=[(title, [growth_table(growth)])],
         reading=["growth"],
-        facts=[(title, Facts(cleaned(growth.facts)))],
+        facts=[(title, blocks.Facts(cleaned(growth.facts)))],
     )
 
 

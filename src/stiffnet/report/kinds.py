@@ -8,8 +8,10 @@ from rich.console import RenderableType
 
 from stiffnet.report import (
     comparison,
+    demo,
     fold,
     forms,
+    gradcam,
     growth,
     ode,
     spectra,
@@ -20,7 +22,9 @@ from stiffnet.report import (
 )
 from stiffnet.report.blocks import Part
 from stiffnet.results.comparison import Comparison
+from stiffnet.results.demo import DemoReport
 from stiffnet.results.fold import FoldReport, Forms
+from stiffnet.results.gradcam import GradcamReport
 from stiffnet.results.growth import Growth
 from stiffnet.results.ode import OdeRecord
 from stiffnet.results.spectra import SpectrumReport
@@ -42,8 +46,10 @@ KINDS: dict[type, ModuleType] = {
     OdeRecord: ode,
     Comparison: comparison,
     Growth: growth,
+    GradcamReport: gradcam,
     StudyReport: study,
     TrainingLog: training,
+    DemoReport: demo,
 }
 """Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
 

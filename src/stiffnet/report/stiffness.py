@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 
 from stiffnet.report import stiffness_findings as found, stiffness_plots as plots, surfaces
 from stiffnet.report.blocks import Block, Box, Facts, Findings, Part, Plot, Section, Tiles, Words
-from stiffnet.report.stiffness_tables import steps_lines, summary, tables
+from stiffnet.report.stiffness_tables import steps_lines, summary, tables, totals_table
 from stiffnet.report.text import clean, cleaned, count, finite, images, number, percent, with_error
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.view import StiffnessView
@@ -34,7 +34,7 @@ def parts(given: Sequence[tuple[StiffnessReport | StiffnessView, str]]) -> list[
     return [
         Part(
             kind="stiffness",
-            lead=[Words(sentence, "lede") for sentence in found.comparison(views)],
+            lead=_lead(views),
             articles=[(title, _said(view, several=several)) for title, view in titled],
             sections=_sections(views),
             tables=[(title, tables(view)) for title, view in titled],
@@ -42,6 +42,11 @@ def parts(given: Sequence[tuple[StiffnessReport | StiffnessView, str]]) -> list[
             facts=[(title, Facts(cleaned(view.facts))) for title, view in titled],
         )
     ]
+
+
+def _lead(views: Sequence[StiffnessView]) -> list[Block]:
+    said: list[Block] = [Words(sentence, "lede") for sentence in found.comparison(views)]
+    return [*said, totals_table(views)] if len(views) > found.SEVERAL else said
 
 
 def terminal(report: StiffnessReport) -> RenderableType:

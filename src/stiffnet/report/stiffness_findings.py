@@ -27,6 +27,7 @@ BARELY = 0.1  # a step whose increment is below a tenth of its state barely move
 RELATED = 0.3  # a weaker rank correlation than this is not put into words
 ALPHA = 0.05  # nor is one that chance alone would give more often than this, over all steps
 APART = 1.96  # standard errors of a difference from which two totals are called different
+SEVERAL = 3  # networks that are compared in sentences; the totals of more are in a table
 _NAMED = 3  # steps named in a sentence
 
 
@@ -112,8 +113,10 @@ def findings(view: StiffnessView) -> list[str]:
 
 
 def comparison(views: Sequence[StiffnessView]) -> list[str]:
-    """Return a sentence on how the total changes from the first view to each of the others."""
+    """Return sentences on how totals differ: from the first view, or of many, how far they go."""
     first = views[0]
+    if len(views) > SEVERAL:
+        return _range(views)
     return [
         f"Total neural stiffness (TNS) is {_total(other)}, against {_total(first)}"
         f"{_change(first, other)}.{_increments(first, other)}"
@@ -121,6 +124,18 @@ def comparison(views: Sequence[StiffnessView]) -> list[str]:
         if None not in (finite(first.tns), finite(other.tns))
         and first.tns_steps and other.tns_steps
     ]  # fmt: skip
+
+
+def _range(views: Sequence[StiffnessView]) -> list[str]:
+    """Say where the total is smallest and largest; a table has the others."""
+    known = [view for view in views if finite(view.tns) is not None and view.tns_steps]
+    if len(known) < 2:
+        return []
+    least, *_, most = sorted(known, key=lambda view: finite(view.tns) or 0.0)
+    return [
+        f"Total neural stiffness (TNS) of {count(len(known))} networks goes from {_total(least)} "
+        f"to {_total(most)}{_change(least, most)}."
+    ]
 
 
 def _total(view: StiffnessView) -> str:
@@ -131,12 +146,19 @@ def _total(view: StiffnessView) -> str:
 def _change(first: StiffnessView, other: StiffnessView) -> str:
     """Say how many times as large a total is, where it differs by more than its error."""
     before, after = finite(first.tns), finite(other.tns)
-    errors = [error for error in map(finite, (first.tns_se, other.tns_se)) if error is not None]
-    if not before or after is None or len(errors) < 2:
+    if not before or after is None or None in map(finite, (first.tns_se, other.tns_se)):
         return ""
-    if abs(after - before) <= APART * math.hypot(*errors):
+    if alike(first, other):
         return f": they differ by less than {APART} standard errors"
     return f": {number(after / before)} times as much"
+
+
+def alike(first: StiffnessView, other: StiffnessView) -> bool:
+    """Say whether two totals differ by no more than their standard errors allow."""
+    before, after, *errors = map(finite, (first.tns, other.tns, first.tns_se, other.tns_se))
+    if before is None or after is None or None in errors:
+        return False
+    return abs(after - before) <= APART * math.hypot(*filter(None, errors))
 
 
 def _increments(first: StiffnessView, other: StiffnessView) -> str:

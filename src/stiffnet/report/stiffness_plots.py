@@ -139,16 +139,18 @@ def _add_medians(figure: go.Figure, view: StiffnessView, order: int, *, alone: b
     shown = [None if position is None else steps[position - 1] for position in x]
     filled = [colour if row is None or row["counted"] else LIGHT["paper"] for row in shown]
     edge = {"color": colour, "width": 1.5}
+    title = plot_text(view.title, longest=60)
+    above = title.replace("%{", "%&#123;") + "<br>"  # in a template, `%{…}` would be looked up
     figure.add_trace(
         line(
             x,
             y,
-            "median" if alone else plot_text(view.title, longest=60),
+            "median" if alone else title,
             colour,
             dash=_DASHES[order // SERIES % len(_DASHES)],
             marker={"size": marker_size(steps), "color": filled, "line": edge},
             customdata=[[*_hover(row), view.noun] if row else [] for row in shown],
-            hovertemplate=_HOVER if alone else _title_line(view) + _HOVER,
+            hovertemplate=_HOVER if alone else above + _HOVER,
         )
     )
 
@@ -159,11 +161,6 @@ _HOVER = (
     "middle half %{customdata[5]}<br>90 % of %{customdata[9]} %{customdata[6]}<br>"
     "increment %{customdata[7]}%{customdata[8]}<extra></extra>"
 )
-
-
-def _title_line(view: StiffnessView) -> str:
-    # A template is not plain text: `%{…}` in a title would be looked up.
-    return plot_text(view.title, longest=60).replace("%{", "%&#123;") + "<br>"
 
 
 def _hover(row: dict[str, Any]) -> list[str]:

@@ -39,6 +39,33 @@ def tables(view: StiffnessView) -> list[Table]:
     return found
 
 
+def totals_table(views: Sequence[StiffnessView]) -> Table:
+    """One row a network, the stiffest first."""
+    records = [
+        {
+            "network": view.title,
+            "tns": view.tns if view.tns_steps else None,
+            "tns_se": view.tns_se if view.tns_steps else None,
+            "increments": view.increment_total,
+            "accuracy": None if finite(view.accuracy) is None else 100 * (view.accuracy or 0.0),
+            "samples": view.samples,
+        }
+        for view in views
+    ]
+    records.sort(key=lambda row: -(finite(row["tns"]) or 0.0))
+    longest = _largest(records, "tns")
+    places = decimals_for([longest])
+    fields = [
+        cells.words("Network", "network", longest=80),
+        cells.numbers("TNS", "tns", "total neural stiffness", places=places, longest=longest),
+        cells.numbers("±", "tns_se", "standard error", places=places),
+        cells.numbers("Increments", "increments", "the total with the gates in", places=places),
+        cells.numbers("Accuracy, %", "accuracy", places=2),
+        cells.numbers("Samples", "samples", write=cells.whole),
+    ]
+    return cells.table("totals", "Total stiffness of all networks", records, fields, opened=True)
+
+
 def steps_table(view: StiffnessView) -> Table:
     """One row a step, with everything that is known of it."""
     records = [row | {"position": i} for i, row in enumerate(rows(view.steps), start=1)]

@@ -8,7 +8,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stiffnet.report import blocks, cells
-from stiffnet.report.study_plots import curves_figure, differences_figure, points_figure
+from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
+from stiffnet.report.study_gallery import gallery
+from stiffnet.report.study_plots import (
+    curves_figure,
+    differences_figure,
+    points_figure,
+    surface_figures,
+)
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
     clean,
@@ -24,8 +31,10 @@ from stiffnet.results.study import Comparison, StudyReport
 from stiffnet.words import listed
 
 Given = Sequence[tuple[StudyReport, str]]
+LINKED = 8  # studies that the top of a page leads to; the table leads to more
 ORDER = ("held", "refuted", "undecided")
 _FIGURES = {"curves": curves_figure, "points": points_figure}
+_SEVERAL = {"profile": profile_figures, "plane": plane_figures, "surfaces": surface_figures}
 
 
 def parts(given: Given) -> list[blocks.Part]:
@@ -40,7 +49,7 @@ def parts(given: Given) -> list[blocks.Part]:
             kind="study",
             lead=lead,
             sections=[
-                _section(report, name, f"study-{i}")
+                _section(report, name, _place(i), linked=len(reports) <= LINKED)
                 for i, (report, name) in enumerate(zip(reports, names, strict=True))
             ],
             tables=[(name, _tables(report)) for report, name in zip(reports, names, strict=True)],
@@ -103,11 +112,17 @@ def _told_apart(given: Given) -> list[str]:
 
 def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Table:
     records = [
-        {"study": name, "claim": report.claim, "verdict": report.verdict, "scale": report.scale}
-        for report, name in zip(reports, names, strict=True)
+        {
+            "study": name,
+            "place": _place(i),
+            "claim": report.claim,
+            "verdict": report.verdict,
+            "scale": report.scale,
+        }
+        for i, (report, name) in enumerate(zip(reports, names, strict=True))
     ]
     fields = [
-        cells.words("Study", "study"),
+        cells.words("Study", "study", place="place"),
         cells.words("Verdict", "verdict"),
         cells.words("Claim", "claim", longest=400),
     ]
@@ -119,16 +134,19 @@ def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Tab
     )  # fmt: skip
 
 
-def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
-    told = f"{clean(report.unit)}: mean ± standard deviation over seeds."
+def _place(number: int) -> str:
+    return f"study-{number}"
+
+
+def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blocks.Section:
     shown: list[blocks.Block] = [blocks.Words(verdict(report), "verdict")]
-    shown.append(blocks.Words(told[:1].upper() + told[1:], "note"))
+    shown.append(blocks.Words(_measured(report), "note"))
     for title, table in _sheets(report):
         shown += [blocks.Title(title), table] if title else [table]
     differences = [
         each
         for each in report.comparisons
-        if each.metric == report.metric and finite(each.estimate) is not None
+        if report.metric in ("", each.metric) and finite(each.estimate) is not None
     ]
     if differences:
         figure = differences_figure(differences, clean(report.unit))
@@ -136,9 +154,7 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
         label = "Differences with their intervals"
         shown.append(blocks.Plot(f"{place}-differences", figure, label, title=label, note=note))
     if report.picture is not None:
-        heading = clean(report.picture["heading"])
-        drawn = _FIGURES[report.picture["kind"]](report)
-        shown.append(blocks.Plot(f"{place}-picture", drawn, heading, title=heading))
+        shown += _picture(report, f"{place}-picture")
     shown.append(_comparisons(report))
     if report.failed:
         shown.append(_failures(report))
@@ -147,15 +163,52 @@ def _section(report: StudyReport, name: str, place: str) -> blocks.Section:
     return blocks.Section(
         place,
         f"{name}: {clean(report.locator)}",
-        name,
+        name if linked else "",
         f"{clean(report.claim)} ({clean(report.paper)}, {clean(report.locator)}; run at scale "
         f"{clean(report.scale)}.)",
         shown,
     )
 
 
+def _measured(report: StudyReport) -> str:
+    """Say what the numbers of the tables are, and of what the published ones are not."""
+    groups = list(dict.fromkeys(line.group for line in report.lines))
+    of = f" ({clean(groups[0], longest=80)})" if len(groups) == 1 else ""
+    told = f"{clean(report.unit)}{of}: mean ± standard deviation over seeds."
+    if report.exact:
+        told = f"{clean(report.unit)}{of}, which depend on no seed."
+    elif report.columns:
+        told = f"mean ± standard deviation over seeds{of}."
+    published = report.published or any(column.published for column in report.columns)
+    if published and not report.exact and report.scale != "paper":
+        told += (
+            " The published numbers are of the paper's own networks and data: compare differences, "
+            "not levels."
+        )
+    return told[:1].upper() + told[1:]
+
+
+def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
+    assert report.picture is not None
+    heading = clean(report.picture["heading"])
+    if report.picture["kind"] in _SEVERAL:
+        several = _SEVERAL[report.picture["kind"]](report)
+        named = [(f"{heading}: {name}", figure) for name, figure in several]
+        drawn: list[blocks.Block] = [
+            blocks.Plot(f"{place}-{i}", figure, title, title=title)
+            for i, (title, figure) in enumerate(named)
+        ]
+        return drawn if report.picture["kind"] == "profile" else [blocks.Box("side", drawn)]
+    if report.picture["kind"] == "gallery":
+        return gallery(report, heading)
+    figure = _FIGURES[report.picture["kind"]](report)
+    return [blocks.Plot(place, figure, heading, title=heading)]
+
+
 def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
     """What was published and measured, side by side, for each group."""
+    if report.columns:
+        return column_sheets(report)
     frame = report.summary()
     several = frame["group"].nunique() > 1
     return [
@@ -175,8 +228,7 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
         columns.append(blocks.Column("published"))
     lines = []
     for row in rows.to_dict("records"):
-        spread = finite(row["std"])
-        measured = fixed(row["mean"], 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
+        measured = _spread(row["mean"], row["std"])
         cell = [blocks.Cell(clean(row["row"], longest=60)), blocks.Cell(measured)]
         cell.append(blocks.Cell(count(row["seeds"])))
         if known:
@@ -185,6 +237,11 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
     return blocks.Table(
         "forms", f"Measured and published, {clean(group)}", columns, lines, sheet=True
     )
+
+
+def _spread(mean: Any, deviation: Any) -> str:
+    spread = finite(deviation)
+    return fixed(mean, 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
 
 
 def _comparisons(report: StudyReport) -> blocks.Table:
@@ -214,6 +271,8 @@ def _comparisons(report: StudyReport) -> blocks.Table:
     if len({made.group for made in report.comparisons}) > 1:
         fields.insert(1, cells.words("Setting", "group"))
     note = "Each by a two-sided test at 5 %; see how to read this, below."
+    if report.exact:
+        note = "Counts are equal to what is printed or not; one run decides."
     return cells.table("relations", "Comparisons", records, fields, note=note, opened=True)
 
 

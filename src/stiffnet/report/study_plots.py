@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from stiffnet.report.canvas import canvas
 from stiffnet.report.step_axis import step_layout
+from stiffnet.report.surfaces import seen_extent, surface_figure
 from stiffnet.report.text import finite, plot_text
 from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.study import Comparison, Line, StudyReport
@@ -131,6 +132,23 @@ def points_figure(report: StudyReport) -> go.Figure:
             )
         )  # fmt: skip
     return figure
+
+
+def surface_figures(report: StudyReport) -> list[tuple[str, go.Figure]]:
+    """δ of each row, averaged over seeds, all with the same axes; with what each is called."""
+    found = []
+    for group, row, lines in report.rows:
+        known = [line.values for line in lines if "delta" in line.values]
+        if known:
+            m1, m2 = (np.array(known[0][axis], dtype=float) for axis in ("m1", "m2"))
+            mean = np.array([values["delta"] for values in known], dtype=float).mean(axis=0)
+            found.append((f"{group}: {row}" if _several(report) else row, m1, m2, mean))
+    ends = [seen_extent(m1, m2, mean) for _, m1, m2, mean in found]
+    extent = max((a for a, _ in ends), default=1.0), max((b for _, b in ends), default=1.0)
+    return [
+        (plot_text(name, longest=80), surface_figure(m1, m2, mean, 1.0, "of images", extent))
+        for name, m1, m2, mean in found
+    ]
 
 
 def _pair(line: Line, x: str, y: str) -> tuple[float, float] | None:

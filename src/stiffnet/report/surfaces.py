@@ -10,11 +10,13 @@ from stiffnet.report.stiffness_findings import at_thresholds
 from stiffnet.report.text import count, finite, percent
 from stiffnet.report.theme import LIGHT, SCALE
 from stiffnet.results.view import StiffnessView
+from stiffnet.stiffness.given import Floats
 
 
 def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = None) -> go.Figure:
     """δ(M₁, M₂): the share of inputs with a step above both, which end at `extent`."""
-    figure = _surface(view, view.delta, 1.0, f"of {view.noun}", extent)
+    ends = extent or _extent(view)
+    figure = surface_figure(view.m1, view.m2, view.delta, 1.0, f"of {view.noun}", ends)
     share = at_thresholds(view, view.delta, 1.0, 0.0)
     if share is not None:
         edge = {"color": LIGHT["ink"], "width": 2}
@@ -37,7 +39,8 @@ def proportion_figure(
     view: StiffnessView, *, extent: tuple[float, float] | None = None, top: float | None = None
 ) -> go.Figure:
     """p̂(M₁, M₂): the mean share of an input's steps above both; the colours end at `top`."""
-    return _surface(view, view.proportion, top or proportion_top([view]), "of steps", extent)
+    highest, ends = top or proportion_top([view]), extent or _extent(view)
+    return surface_figure(view.m1, view.m2, view.proportion, highest, "of steps", ends)
 
 
 def proportion_top(views: Sequence[StiffnessView]) -> float:
@@ -64,29 +67,30 @@ def caption_samples(view: StiffnessView) -> str:
 
 
 def _extent(view: StiffnessView) -> tuple[float, float]:
+    return seen_extent(view.m1, view.m2, view.delta)
+
+
+def seen_extent(m1: Floats, m2: Floats, delta: Floats) -> tuple[float, float]:
     """Return where δ is below one in fifty: beyond it there is nothing to see."""
-    seen = np.nan_to_num(view.delta) >= 0.02
+    seen = np.nan_to_num(delta) >= 0.02
     ends = []
-    for grid_of, axis in ((view.m1, 1), (view.m2, 0)):
+    for grid_of, axis in ((m1, 1), (m2, 0)):
         last = np.flatnonzero(seen.any(axis=axis))[-1:]
         ends.append(float(grid_of[min(int(last[0]) + 1, len(grid_of) - 1) if last.size else -1]))
     return ends[0], ends[1]
 
 
-def _surface(
-    view: StiffnessView,
-    surface: np.ndarray,
-    top: float,
-    what: str,
-    extent: tuple[float, float] | None,
+def surface_figure(
+    m1: Floats, m2: Floats, surface: Floats, top: float, what: str, extent: tuple[float, float]
 ) -> go.Figure:
-    x, y = view.m1.tolist(), view.m2.tolist()
+    """Draw shares over both thresholds, which end at `extent`; the colours end at `top`."""
+    x, y = m1.tolist(), m2.tolist()
     z = grid(surface.T)  # a row for each M₂
     text = [[percent(value) for value in line] for line in z]
     ticks = [top * k / 5 for k in range(6)]
     layout = heat_layout(400, x="M₁", y="M₂")
     layout["plot_bgcolor"] = LIGHT["scale0"]  # beyond a view's own grid both surfaces are zero
-    for axis, end in zip(("xaxis", "yaxis"), extent or _extent(view), strict=True):
+    for axis, end in zip(("xaxis", "yaxis"), extent, strict=True):
         layout[axis]["range"] = [0, end or 1]
     return go.Figure(
         go.Contour(

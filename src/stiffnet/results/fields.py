@@ -19,11 +19,7 @@ def row_of(record: Any) -> dict[str, Any]:
 
 
 def record_of(row: Mapping[str, Any], kind: type[T]) -> T:
-    """Make a record of what `row_of` gave.
-
-    Raises:
-        KeyError, TypeError, ValueError: If a field is missing or of another type.
-    """
+    """Make a record of what `row_of` gave; KeyError, TypeError or ValueError if it gave another."""
     try:
         return msgspec.convert(row, kind, dec_hook=_array)
     except msgspec.ValidationError as error:
@@ -32,17 +28,14 @@ def record_of(row: Mapping[str, Any], kind: type[T]) -> T:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return packed(_parts(value) if np.iscomplexobj(value) else value)
+        if np.iscomplexobj(value):  # real and imaginary parts are two columns
+            value = np.ascontiguousarray(value).view(np.float64).reshape(-1, 2)
+        return packed(value)
     if is_dataclass(value):
         return row_of(value)
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
-
-
-def _parts(values: npt.NDArray[np.complex128]) -> npt.NDArray[np.float64]:
-    """Return real and imaginary parts as two columns."""
-    return np.ascontiguousarray(values).view(np.float64).reshape(-1, 2)
 
 
 def _array(kind: Any, value: Any) -> npt.NDArray[Any]:

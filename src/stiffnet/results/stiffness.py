@@ -283,11 +283,7 @@ class StiffnessReport(Record):
         return [i for i, step in enumerate(self.steps) if step.counted]
 
     def countable(self) -> tuple[Floats, list[int]]:
-        """Return the kept indices of the steps that count, and the stage of each.
-
-        Raises:
-            StepError: If no step counts, or nothing was kept.
-        """
+        """The kept indices of the steps that count, and their stages; a StepError without any."""
         if not self.counted:
             raise StepError(
                 "No step of this network counts: each stage has a single step, and the first of "

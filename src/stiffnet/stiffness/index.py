@@ -6,50 +6,18 @@ from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
 from stiffnet.stiffness.given import name_samples
-from stiffnet.trajectory.norms import as_double, sample_norms
-
-
-def stiffness_index(
-    state: Tensor, rate: Tensor, *, axis: int = 0, entries: int = 1, what: str = "this step"
-) -> Tensor:
-    r"""Neural stiffness index of one step, per sample.
-
-    $$\zeta_t = \lVert f_t \rVert_2 \,/\, \lVert x_t \rVert_2$$
-
-    Nothing is added to the denominator: a state of norm zero is an error, not a large number.
-    Given the gated rate $\Delta t \otimes f_t$ instead of $f_t$, this is the increment.
-
-    Args:
-        state: The shortcut operand of the addition.
-        rate: The branch operand, before any gate.
-        axis: The axis along which samples lie, in both.
-        entries: How many neighbouring rows of ``axis`` make up one sample, in both.
-        what: The step's name, for messages.
-
-    Returns:
-        One float64 index per sample.
-
-    Raises:
-        NonFiniteError: If an index does not exist; see ``index_from_norms``.
-        StepError: If the two do not hold the same number of samples.
-
-    Example:
-        >>> import torch
-        >>> stiffness_index(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.5]]))
-        tensor([0.5000], dtype=torch.float64)
-    """
-    return index_from_norms(
-        sample_norms(state, axis=axis, entries=entries),
-        sample_norms(rate, axis=axis, entries=entries),
-        what=what,
-    )
+from stiffnet.trajectory.norms import as_double
 
 
 def index_from_norms(
     state_norms: Tensor, rate_norms: Tensor, *, what: str, first: int = 0
 ) -> Tensor:
-    """Divide norms of rates by norms of states, and name every sample for which that is no number.
+    r"""Neural stiffness index of one step, per sample, in float64.
 
+    $$\zeta_t = \lVert f_t \rVert_2 \,/\, \lVert x_t \rVert_2$$
+
+    Nothing is added to the denominator: a state of norm zero is an error, not a large number.
+    Given norms of the gated rate $\Delta t \otimes f_t$ instead of $f_t$, this is the increment.
     `what` is the step's name, and `first` the number of the first sample in the data, for messages.
 
     Raises:

@@ -201,13 +201,10 @@ def check_indices(values: Floats, *, what: str = "nsi") -> None:
 
 
 def stage_columns(stages: Stages, *, steps: int) -> dict[int, list[int]]:
-    """Columns of each stage, by ascending stage id.
+    """Columns of each stage, by ascending stage id; a StepError unless each step has an integer.
 
     >>> stage_columns([7, 7, 2], steps=3)
     {2: [2], 7: [0, 1]}
-
-    Raises:
-        StepError: If there is not one integer for each of the steps.
     """
     ids = as_array(stages)
     if ids.shape != (steps,) or not (steps == 0 or np.issubdtype(ids.dtype, np.integer)):

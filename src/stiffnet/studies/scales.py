@@ -5,6 +5,7 @@ two cores: a ResNet-20 by the recipe `quick`. ``paper`` is the published setting
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from stiffnet.studies.study import Group, Job, Scale, Settings
 
@@ -37,7 +38,15 @@ _PAPER: dict[str, Settings] = {
     "train": {"recipe": "asr-resnet164"},
     "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 128, "rounds": 20},
 }
+_GRADCAM = {"demo": 360, "small": 500, "paper": 500}  # images; the paper took 500
 _GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed for
+
+_THRESHOLDS = {"m1": 4.0, "m2": 2.5, "points": 51}  # where a surface is counted
+_TURNS: dict[str, Settings] = {
+    "demo": {"batch_size": 64, "rounds": 6},
+    "small": {"batch_size": 128, "rounds": 10},
+    "paper": {"batch_size": 256, "rounds": 20},
+}
 
 DEMO_MINUTES = {
     "train": 0.07,
@@ -45,7 +54,11 @@ DEMO_MINUTES = {
     "freeze": 0.02,
     "stripes": 0.02,
     "growth": 0.05,
+    "gradcam": 0.02,
     "speed": 0.2,
+    "surface": 0.02,
+    "values": 0.03,
+    "forms": 0.2,
 }
 SMALL_MINUTES = {
     "train": 15.0,
@@ -53,9 +66,49 @@ SMALL_MINUTES = {
     "freeze": 2.0,
     "stripes": 1.0,
     "growth": 1.0,
+    "gradcam": 0.3,
     "speed": 3.0,
+    "surface": 1.0,
+    "values": 2.0,
+    "forms": 2.0,
 }
 DATASETS = {"CIFAR10": "cifar10", "CIFAR100": "cifar100", "STL10": "stl10"}
+
+
+@dataclass(frozen=True)
+class Network:
+    """What the two small scales of a study train."""
+
+    title: str
+    settings: Settings = field(default_factory=dict)
+    """Fields of the recipe."""
+    at_demo: Settings = field(default_factory=dict)
+    """More of them, at scale ``demo``."""
+    demo_times: float = 1.0
+    """What it costs at scale ``demo``, as a multiple of the ResNet-20."""
+    small_times: float = 1.0
+
+
+RESNET20 = Network("ResNet-20")
+RESNET56 = Network(
+    "ResNet-56", {"model": "resnet56_cifar"}, {"epochs": 6}, demo_times=6.0, small_times=3.0
+)
+"""Where more than two steps of a stage have to count; three epochs are too few for it."""
+RESNET18 = Network("ResNet-18 of a quarter width", {"model": "resnet18_small_025"}, small_times=0.7)
+"""In the place of ImageNet's networks."""
+VIT = Network(
+    "ViT-Ti",
+    {
+        "model": "vit_tiny_cifar",
+        "optimizer": "adamw",
+        "nesterov": False,
+        "learning_rate": 1e-3,
+        "weight_decay": 0.05,
+    },
+    {"image_size": 8, "epochs": 2},
+    demo_times=3.0,
+    small_times=20.0,
+)
 
 
 def train(attention: str = "none", needs: Sequence[Job] = (), **settings: object) -> Job:
@@ -64,7 +117,7 @@ def train(attention: str = "none", needs: Sequence[Job] = (), **settings: object
 
 
 def look(kind: str, of: Job, **settings: object) -> Job:
-    """Look at a trained network: ``measure``, ``stripes``, ``growth``, ``freeze``."""
+    """Look at a trained network: ``measure``, ``stripes``, ``growth``, ``gradcam``, ``freeze``."""
     return Job(kind, settings, (of,))
 
 
@@ -73,8 +126,9 @@ def scales(
     paper: Sequence[Group],
     *,
     small_without: Sequence[str] = (),
-    deep: bool = False,
+    network: Network = RESNET20,
     title: str = "",
+    rows: Sequence[str] = (),
 ) -> dict[str, Scale]:
     """Return the three scales of a study.
 
@@ -82,30 +136,33 @@ def scales(
         like: Which part of the published table stands beside the two small scales.
         paper: The published settings.
         small_without: Labels of rows that are left out at scale ``small``, for their cost.
-        deep: Whether the two small scales need a network with more steps in a stage than two that
-            count: a ResNet-56.
+        network: What the two small scales train.
         title: What the two small scales are called, where nothing is trained.
+        rows: Labels of the rows of the two small scales; nothing for all.
     """
-    network = "ResNet-56" if deep else "ResNet-20"
-    own: dict[str, Settings] = {"train": {"model": "resnet56_cifar"}} if deep else {}
-    longer = {"train": {**own["train"], "epochs": 6}} if deep else {}  # three are too few for it
-    times = 3.0 if deep else 1.0
+    own: dict[str, Settings] = {"train": dict(network.settings)}
+    shorter: dict[str, Settings] = {"train": {**network.settings, **network.at_demo}}
+    only = tuple(rows)
     return {
         "demo": Scale(
-            (Group(title or f"{network} on digits", longer, like),),
+            (Group(title or f"{network.title} on digits", shorter, like, only),),
             _defaults("demo", _DEMO),
-            {kind: 2 * times * minutes for kind, minutes in DEMO_MINUTES.items()}
-            if deep
-            else DEMO_MINUTES,
+            {kind: network.demo_times * minutes for kind, minutes in DEMO_MINUTES.items()},
         ),
         "small": Scale(
-            (Group(title or f"{network} on CIFAR-10", own, like),),
+            (Group(title or f"{network.title} on CIFAR-10", own, like, only),),
             _defaults("small", _SMALL),
-            {kind: times * minutes for kind, minutes in SMALL_MINUTES.items()},
+            {kind: network.small_times * minutes for kind, minutes in SMALL_MINUTES.items()},
             leave_out=tuple(small_without),
         ),
         "paper": Scale(tuple(paper), _defaults("paper", _PAPER)),
     }
+
+
+def on_imagenet(recipe: str, title: str, **keys: str | float) -> Group:
+    """Return the group of a network on ImageNet, by its recipe."""
+    settings = {"train": {"recipe": recipe, "data": "folder"}}
+    return Group(f"{title} on ImageNet", settings, keys)
 
 
 def on_datasets(
@@ -121,5 +178,12 @@ def on_datasets(
 
 
 def _defaults(scale: str, given: Mapping[str, Settings]) -> dict[str, Settings]:
-    looks: dict[str, Settings] = dict.fromkeys(("measure", "stripes", "freeze"), _LOOKS[scale])
-    return {**looks, "growth": {"limit": _GROWTH[scale]}, **given}
+    kinds = ("measure", "stripes", "freeze", "values")
+    return {
+        **dict.fromkeys(kinds, _LOOKS[scale]),
+        "surface": {**_LOOKS[scale], **_THRESHOLDS},
+        "gradcam": {"limit": _GRADCAM[scale]},
+        "growth": {"limit": _GROWTH[scale]},
+        "forms": _TURNS[scale],
+        **given,
+    }

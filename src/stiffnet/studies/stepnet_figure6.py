@@ -1,6 +1,6 @@
 """StepNet, Figure 6: only a few steps are stiff."""
 
-from stiffnet.studies.scales import look, on_datasets, scales, train
+from stiffnet.studies.scales import RESNET56, look, on_datasets, scales, train
 from stiffnet.studies.study import Study, higher
 
 MODULES = ("none", "se", "eca", "stepnet")
@@ -14,7 +14,7 @@ STUDY = Study(
     unit="thresholds with at most 10 % stiff steps, %",
     judges=tuple(higher(name, 50.0) for name in MODULES),
     scales=scales(
-        {}, on_datasets("CIFAR100", "STL10"), small_without=("eca", "stepnet"), deep=True
+        {}, on_datasets("CIFAR100", "STL10"), small_without=("eca", "stepnet"), network=RESNET56
     ),
     notes=(
         "Thresholds are those of the grid that the page on stiffness draws, as far as any step "

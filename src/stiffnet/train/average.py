@@ -26,10 +26,8 @@ class Average:
 
     Parameters and floating-point buffers are averaged, half-precision ones in float32; whatever
     counts (such as a norm's number of batches) is copied, and so are buffers that no state dict
-    holds. A tensor with several names is averaged once.
-
-    Attributes:
-        model: The averaged network, in evaluation mode and without gradients.
+    holds. A tensor with several names is averaged once. The averaged network, `model`, is in
+    evaluation mode and without gradients.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -11,6 +11,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.subset import subset
 from stiffnet.errors import CheckpointError, CorruptFileError, RecipeError
@@ -20,6 +21,7 @@ from stiffnet.network.open import open_model
 from stiffnet.schema import fitted
 from stiffnet.train.average import Average
 from stiffnet.train.checkpoint import About
+from stiffnet.train.frozen import freeze_stages
 from stiffnet.train.groups import parameter_groups
 from stiffnet.train.initial import fast_parameters, initial_network
 from stiffnet.train.loop import Lesson, Trainee
@@ -70,12 +72,14 @@ def open_subject(
         CheckpointError: If the network does not fit the data, or it is fused.
         RecipeError: If the recipe asks for what there is not.
     """
-    train, test = open_splits(recipe.data)
+    train, test = open_splits(task.data(recipe.data))
     if recipe.train_images:
         train = subset(train, recipe.train_images)  # type: ignore[type-var]  # it is one of them
     notes: list[str] = []
     if isinstance(test, ImageFolder) and (empty := test.empty_classes):
         notes.append(f"there are no test images of {listed(list(empty), SHOWN)}.")
+    if isinstance(train, BoxedImages) and isinstance(test, BoxedImages):
+        notes += (*train.notes, *test.notes)
     if began is not None:
         loaded = _rebuilt(began)
     else:
@@ -87,6 +91,7 @@ def open_subject(
                 "the network that it was folded from."
             )
         task.check(loaded, train, _tried_out(loaded))
+    task.open(loaded.preparation)
     augmentation = Augmentation(
         crop=recipe.crop, padding=recipe.padding, flip=recipe.flip, scale=recipe.crop_scale
     )
@@ -127,7 +132,7 @@ def without_bad_images(lesson: Lesson) -> tuple[Lesson, list[str]]:
     kept, faults, listed = [], [], 0
     for images in (lesson.train, lesson.test):
         listed += len(images)
-        if isinstance(images, ImageFolder):
+        if isinstance(images, ImageFolder | BoxedImages):
             images, bad = images.without_bad_images(lesson.preparation, workers=lesson.workers)
             faults += bad
         kept.append(images)
@@ -141,6 +146,8 @@ def make_trainee(recipe: Recipe, loaded: LoadedModel, fabric: Fabric) -> Trainee
     """Put a network in training: its norms, its optimizer, its average, its devices."""
     network = loaded.model
     fast = fast_parameters(loaded) if recipe.backbone_rate != 1 else set()
+    if recipe.frozen_stages:
+        freeze_stages(network, recipe.frozen_stages)
     if recipe.channels_last:
         network = network.to(memory_format=torch.channels_last)
     if recipe.batch_noise:

@@ -14,6 +14,7 @@ from stiffnet.errors import DataError, StepError
 from stiffnet.network.attach import attached
 from stiffnet.network.gate_memory import memory_of, remember, spelled
 from stiffnet.network.step_sizes import choosers, step_sizes
+from stiffnet.trajectory.batch import on_device
 
 
 def freeze_attention(
@@ -50,8 +51,12 @@ def freeze_attention(
         DataError: If there are no images, or none left where they are needed again.
     """
     _refuse(model)
-    if recalibrate or epochs:
-        _refuse_one_pass(loader)
+    if (recalibrate or epochs) and isinstance(loader, Iterator):
+        raise DataError(
+            f"The loader is a {type(loader).__name__}, which can be read once only, and "
+            "recalibrating and fine-tuning read the images again. Give a list of batches or a "
+            "`DataLoader`."
+        )
     means = _means(model, loader)
     made = copy.deepcopy(model).eval()
     maker = asr("vector", init=1.0, learnable=False)
@@ -88,15 +93,6 @@ def _refuse(model: nn.Module) -> None:
                 f"The step size of {sits.name!r} ({kind}) differs between positions, so that no "
                 "number a channel stands for it. Use a module such as 'se'."
             )
-
-
-def _refuse_one_pass(loader: Iterable[tuple[Tensor, Tensor]]) -> None:
-    if isinstance(loader, Iterator):
-        raise DataError(
-            f"The loader is a {type(loader).__name__}, which can be read once only, and "
-            "recalibrating and fine-tuning read the images again. Give a list of batches or a "
-            "`DataLoader`."
-        )
 
 
 def _read_again(loader: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -137,9 +133,9 @@ def _fine_tune(
 ) -> None:
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
-    device = next(model.parameters()).device
     for _ in range(epochs):
-        for images, labels in _read_again(loader):
+        for batch in _read_again(loader):
+            images, labels = on_device(batch, model)
             optimizer.zero_grad()
-            F.cross_entropy(model(images.to(device)), labels.to(device)).backward()
+            F.cross_entropy(model(images), labels).backward()
             optimizer.step()

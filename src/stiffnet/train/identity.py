@@ -4,9 +4,10 @@ A folder that holds such a file of a run is the run's own, and nothing else is: 
 or replaces is only what it wrote itself.
 """
 
+import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -33,10 +34,13 @@ class Identity:
     classes: tuple[str, ...] = ()
     train: Fingerprint = field(default_factory=dict)
     test: Fingerprint = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Beside the data: SHA-256 of each, by what it is called. Most tasks have none."""
 
     def to_json(self) -> str:
         """Write it down."""
-        return json.dumps({"format": FORMAT, **vars(self)}, indent=1) + "\n"
+        told = {key: value for key, value in vars(self).items() if value or key != "files"}
+        return json.dumps({"format": FORMAT, **told}, indent=1) + "\n"
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -47,6 +51,7 @@ class _File(Struct, forbid_unknown_fields=True):
     classes: tuple[str, ...]
     train: dict[str, int | str]
     test: dict[str, int | str]
+    files: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         for key, value in (*self.train.items(), *self.test.items()):
@@ -61,7 +66,18 @@ def new_identity(lesson: Lesson) -> Identity:
         classes=lesson.train.classes,
         train=fingerprint(lesson.train),
         test=fingerprint(lesson.test),
+        files={name: _content(name, path) for name, path in lesson.task.files().items()},
     )
+
+
+def _content(name: str, path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"{path}, the {name}, could not be read: {error.strerror}. Bring it back."
+        ) from error
 
 
 def read_identity(folder: Path) -> Identity | None:
@@ -79,7 +95,7 @@ def identity_from(raw: bytes) -> Identity | None:
         said: _File = parsed(raw, _File)
     except ValueError:
         return None
-    return Identity(said.run, said.classes, said.train, said.test)
+    return Identity(said.run, said.classes, said.train, said.test, said.files)
 
 
 def is_of(folder: Path, run: str) -> bool:
@@ -94,6 +110,9 @@ def check_same_data(began: Identity, now: Identity, *, where: str) -> None:
         difference(began.train, now.train, "training images"),
         difference(began.test, now.test, "test images"),
     ]
+    for name in began.files.keys() | now.files.keys():
+        if began.files.get(name) != now.files.get(name):
+            differs.append(f"the {name} is now another file")
     if began.classes != now.classes:
         differs.insert(0, _other_classes(began.classes, now.classes))
     if any(differs):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -12,20 +13,21 @@ from stiffnet.network.attention_text import NONE, attach_text
 from stiffnet.network.classes import imagenet, known_classes
 from stiffnet.network.create import create_model
 from stiffnet.network.described_folder import TRANSFORMERS
+from stiffnet.network.detector import body_of, fill_body
 from stiffnet.network.loaded import LoadedModel, remarks_on
 from stiffnet.network.model_folder import Fact
-from stiffnet.network.model_names import is_model_name
+from stiffnet.network.model_names import detector_parts, is_detector_name, is_model_name
 from stiffnet.network.new_head import (
     head_shapes,
     is_called,
+    named_tensors,
     outputs_in,
-    tensors_in,
     with_new_head,
 )
 from stiffnet.network.open import on_disk, open_model
 from stiffnet.network.pretrained import PRETRAINED
 from stiffnet.network.weights import read_state_dict, read_weights
-from stiffnet.train.recipe import Recipe
+from stiffnet.train.recipe import DEFAULTS, Recipe
 from stiffnet.words import few
 
 SHOWN = 4  # names of tensors in a sentence
@@ -60,11 +62,13 @@ def initial_network(
                 f"`weights_key` is {recipe.weights_key!r}, but no weights are given. Give them "
                 "with `--weights`, or leave out the key."
             )
-        if recipe.backbone_rate != 1:
-            raise RecipeError(
-                f"`backbone_rate` is {recipe.backbone_rate}, but {recipe.model} starts with random "
-                "weights. Give trained ones with `--weights`, or set `backbone_rate` to 1."
-            )
+        for field in ("backbone_rate", "frozen_stages", "frozen_norms"):
+            if (value := getattr(recipe, field)) != DEFAULTS[field]:
+                usual = f"{DEFAULTS[field]:g}" if field != "frozen_norms" else "false"
+                raise RecipeError(
+                    f"`{field}` is {value}, but {recipe.model} starts with random weights. Give "
+                    f"trained ones with `--weights`, or set `{field}` to {usual}."
+                )
         loaded = open_model(
             recipe.model,
             num_classes=outputs,
@@ -73,6 +77,8 @@ def initial_network(
             seed=recipe.seed,
         )
         return loaded, []
+    if is_detector_name(recipe.model) and not _is_whole(recipe):
+        return _on_trained_backbone(recipe, attention, outputs), []
     loaded, headless = _trained(recipe, attention, outputs)
     if loaded.name.startswith(TRANSFORMERS):
         raise RecipeError(
@@ -100,8 +106,17 @@ def initial_network(
 
 
 def fast_parameters(loaded: LoadedModel) -> set[str]:
-    """Names of the parameters that learn at the full rate: of the head and of attached modules."""
-    found = set(head_shapes(loaded.name, loaded.options))
+    """Names of the parameters that learn at the full rate: of the head and of attached modules.
+
+    Of a detector, all that is not its backbone is the head.
+    """
+    if is_detector_name(loaded.name):
+        names = {id(p): name for name, p in loaded.model.named_parameters()}
+        for parameter in body_of(loaded.model).parameters():
+            del names[id(parameter)]
+        found = set(names.values())
+    else:
+        found = set(head_shapes(loaded.name, loaded.options))
     for sits in attached(loaded.model):
         module = loaded.model.get_submodule(sits.name)
         had = {"weight", "bias"} if getattr(module, "replaces_norm", False) else set()
@@ -121,8 +136,7 @@ def _trained(recipe: Recipe, attention: str | None, outputs: int) -> tuple[Loade
         weights = recipe.weights or None
         return open_model(recipe.model, weights=weights, weights_key=key, image_size=size), False
     options: dict[str, Fact] = {"image_size": size}
-    place = on_disk(recipe.weights)
-    held = read_state_dict(place, key=key).values if key else read_weights(place)
+    held = _held(recipe)
     head = head_shapes(recipe.model, options)
     number = outputs_in(held, head)
     there = attention if attention and _holds(held, recipe.model, attention, options) else None
@@ -149,6 +163,49 @@ def _refuse_unknown(loaded: LoadedModel, start: str) -> None:
         )
 
 
+def _held(recipe: Recipe) -> Mapping[str, object]:
+    """What the weights file of a recipe holds, or what is under its key."""
+    place, key = on_disk(recipe.weights), recipe.weights_key
+    return read_state_dict(place, key=key).values if key else read_weights(place)
+
+
+def _is_whole(recipe: Recipe) -> bool:
+    """Whether weights are those of a whole detector, and not of its backbone."""
+    if recipe.weights == PRETRAINED:
+        return False
+    return outputs_in(_held(recipe), head_shapes(recipe.model, {})) is not None
+
+
+def _on_trained_backbone(recipe: Recipe, attention: str | None, outputs: int) -> LoadedModel:
+    """Build a detector on a backbone with published weights, or with those of a classifier's file.
+
+    Modules that the file holds are attached before it is loaded, and others afterwards.
+    """
+    options: dict[str, Any] = {"num_classes": outputs, "image_size": recipe.image_size or None}
+    if recipe.weights == PRETRAINED:
+        return open_model(
+            recipe.model, weights=PRETRAINED, attention=attention, seed=recipe.seed, **options
+        )
+    backbone = detector_parts(recipe.model)[1]
+    held = _held(recipe)
+    there = attention if attention and _holds(held, backbone, attention, {}) else None
+    trained = open_model(
+        backbone,
+        weights=recipe.weights,
+        weights_key=recipe.weights_key,
+        attention=there,
+        adopt_classes=True,
+    )
+    loaded = open_model(recipe.model, attention=there, seed=recipe.seed, **options)
+    fill_body(loaded.model, trained.model.state_dict())
+    if attention and not there:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(recipe.seed)
+            attach_text(body_of(loaded.model), attention, start="identity")
+    made_by = {"weights": f"of the backbone, {trained.made_by['weights']}"}
+    return replace(loaded, made_by=made_by, options={**loaded.options, "attention": attention})
+
+
 def _holds(
     held: Mapping[str, object], model: str, attention: str, options: Mapping[str, Fact]
 ) -> bool:
@@ -158,7 +215,7 @@ def _holds(
         for each in (None, attention)
     )
     new = gated.keys() - plain.keys()
-    return any(is_called(key, name) for key, _ in tensors_in(held) for name in new)
+    return any(is_called(key, name) for key, _ in named_tensors(held) for name in new)
 
 
 def _with_head(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stiffnet.errors import CorruptFileError, StorageError
-from stiffnet.files import atomic_write
+from stiffnet.files import atomic_write, read_file
 from stiffnet.network.model_folder import read_folder
 from stiffnet.train.checkpoint import LOG, unused
 from stiffnet.train.state import Row, read_row
@@ -35,12 +35,7 @@ def read_log(path: Path, column: str = "epoch") -> list[Row]:
 
     Raises a CorruptFileError that says which line is wrong, and how, if a run would not write it.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be read: {error.strerror}. Move it away, or restore a copy of it."
-        ) from error
+    lines = read_file(path, "Move it away, or restore a copy of it.").split(b"\n")
     if lines[-1]:
         raise _damaged(path, len(lines), "was cut off")
     rows: list[Row] = []

@@ -10,14 +10,15 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from stiffnet.data import Data
 from stiffnet.data.augment import Augmentation
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, Preparation
+from stiffnet.data.images import Preparation
 from stiffnet.data.order import epoch_batches, part_of, share
-from stiffnet.errors import NonFiniteError
+from stiffnet.errors import NonFiniteError, RecipeError
 from stiffnet.train.average import Average
+from stiffnet.train.frozen import hold_norms
 from stiffnet.train.noise import set_step
-from stiffnet.train.ranks import is_sharded, largest
+from stiffnet.train.ranks import first_decides, in_order, is_sharded, largest
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.state import State
@@ -29,6 +30,7 @@ CHECKED = 20  # steps between looks at loss and signals on devices where looking
 LARGEST_TEST_BATCH = 256
 
 Sums = dict[str, int | float]  # of a pass, as a task's columns are made of
+Columns = dict[str, float | None]  # None where a number does not exist
 
 
 @dataclass
@@ -53,8 +55,8 @@ class Lesson:
     """What to learn, and from what."""
 
     task: Task
-    train: ImageSet | ImageFolder
-    test: ImageSet | ImageFolder
+    train: Data
+    test: Data
     preparation: Preparation
     augmentation: Augmentation
     workers: int = 0
@@ -94,6 +96,8 @@ def train_epoch(
     if state.tally and fabric.is_global_zero:  # what was counted before belongs to all ranks
         tally.fill(state.tally)
     trainee.wrapped.train()
+    if recipe.frozen_norms:
+        hold_norms(trainee.network)
     clock = time.perf_counter()
 
     def keep() -> None:
@@ -139,7 +143,15 @@ def _step(
     for group in trainee.optimizer.param_groups:
         group["lr"] = rate * group["lr_scale"]
     network = _as_the_task_sees_it(trainee.wrapped, fabric)
-    judged = task.judge(network, _placed(batch, fabric, recipe), training=True)
+    try:
+        judged = task.judge(network, _placed(batch, fabric, recipe), training=True)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise RecipeError(
+            "A batch norm gets a single number for each channel, as a rank's share of a batch of "
+            f"{whole} images is one image. Raise `batch_size`."
+        ) from error
     trainee.optimizer.zero_grad(set_to_none=True)
     # Shares may differ in size, and data-parallel training averages over ranks.
     fabric.backward(judged.loss * (fabric.world_size / whole))
@@ -164,23 +176,27 @@ def _check(tally: Tally, state: State, *, always: bool = False) -> None:
 
 
 @torch.no_grad()
-def evaluate(trainee: Trainee, lesson: Lesson, recipe: Recipe, stop: Stop) -> Sums | None:
-    """Return the sums of a pass over the test set; None if it was stopped."""
+def evaluate(trainee: Trainee, lesson: Lesson, recipe: Recipe, stop: Stop) -> Columns | None:
+    """Return the numbers of a pass over the test set; None if it was stopped."""
     fabric, task = trainee.fabric, lesson.task
     size = min(recipe.batch_size, LARGEST_TEST_BATCH)
     batches = lesson.test.batches(lesson.preparation, batch_size=size, workers=lesson.workers)
-    tally = Tally(task, fabric.device)
+    tally, kept = Tally(task, fabric.device), []
     network = _as_the_task_sees_it(trainee.judged.eval(), fabric)
     together = is_sharded(fabric)  # then every rank is needed for every batch
     rank, ranks = (0, 1) if together else (fabric.global_rank, fabric.world_size)
     for batch in part_of(batches, rank, ranks):
         if stop.number and not together:
             break
-        tally.add(task.judge(network, _placed(batch, fabric, recipe), training=False))
+        judged = task.judge(network, _placed(batch, fabric, recipe), training=False)
+        tally.add(judged)
+        kept.append(judged.kept)
     stop.agreed = largest(fabric, stop.number)
     if stop.agreed:
         return None
-    return (tally if together else tally.over_ranks(fabric)).to_dict()
+    if not together:
+        tally, kept = tally.over_ranks(fabric), in_order(fabric, kept)
+    return first_decides(fabric, lambda: task.tested(tally.to_dict(), kept))
 
 
 def _placed(batch: Any, fabric: Fabric, recipe: Recipe) -> Any:

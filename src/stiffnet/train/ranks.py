@@ -50,6 +50,15 @@ def in_company(fabric: Fabric) -> Iterator[None]:
         ) from error
 
 
+def in_order(fabric: Fabric, kept: list[T]) -> list[T]:
+    """Return what all ranks kept, those of the first before those of the second."""
+    if not largest(fabric, int(any(each is not None for each in kept))) or fabric.world_size == 1:
+        return kept
+    everyone: list[list[T]] = [[]] * fabric.world_size
+    torch.distributed.all_gather_object(everyone, kept)
+    return [each for part in everyone for each in part]
+
+
 def largest(fabric: Fabric, number: int) -> int:
     """Return the largest of the ranks' numbers."""
     if fabric.world_size == 1:

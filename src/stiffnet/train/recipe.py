@@ -91,6 +91,14 @@ class Recipe:
         noise_b: Term of ``constant`` noise; standard deviation of a ``random`` one around 0.
         batch_noise: Whether every InstanceNorm becomes a BatchNorm.
         sync_norms: Whether batch statistics are taken over all ranks.
+        frozen_stages: How many of the first stages of a detector's backbone do not learn.
+        frozen_norms: Whether the batch norms of a detector's backbone use the statistics that they
+            came with.
+        style: Of ``restyle``: the picture whose style is learnt, a file or a name.
+        loss_weights: Of ``restyle``: VGG16's weights, which judge pictures; or ``random``.
+        content_weight: Of ``restyle``: how much it counts that the content stays.
+        style_weight: Of ``restyle``: how much the style counts.
+        tv_weight: Of ``restyle``: how much it counts that neighbouring pixels are alike.
     """
 
     task: Name = CLASSIFY
@@ -133,6 +141,13 @@ class Recipe:
     noise_b: Disturbance = 0.0
     batch_noise: bool = False
     sync_norms: bool = True
+    frozen_stages: Annotated[int, Meta(ge=0, le=100)] = 0
+    frozen_norms: bool = False
+    style: Text = ""
+    loss_weights: Text = ""
+    content_weight: Amount = 1.0
+    style_weight: Amount = 1e5
+    tv_weight: Amount = 1.0
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -160,9 +175,10 @@ class Recipe:
 KINDS: dict[str, Any] = get_type_hints(Recipe)
 LIMITED: dict[str, Any] = get_type_hints(Recipe, include_extras=True)  # with their ranges
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Recipe)}
-# Fields that the first recipes did not have:
-LATER = (
+OF_RESTYLE = ("style", "loss_weights", "content_weight", "style_weight", "tv_weight")
+LATER = (  # fields that the first recipes did not have
     "task", "train_images", "weights_key", "backbone_rate", "warmup_share", "mixup", "cutmix",
+    "frozen_stages", "frozen_norms", *OF_RESTYLE,
 )  # fmt: skip
 USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "momentum": ("optimizer", ("sgd",)),
@@ -179,17 +195,19 @@ USED_BY: dict[str, tuple[str, tuple[str, ...]]] = {
 def place_free(recipe: Recipe) -> Recipe:
     """Return the recipe without the place of its data: ``cifar10:DIR`` becomes ``cifar10``.
 
-    Of a folder of images its last name remains, as in ``folder:cats``. A weights file and a model
-    folder keep their paths, since nothing else tells two of them apart.
+    Of folders of images the last name remains, as in ``folder:cats`` and ``coco:trees``, and so of
+    a style picture and of the weights that judge it, whose content a run remembers. A weights file
+    and a model folder keep their paths, since nothing else tells two of them apart.
     """
     name, colon, place = recipe.data.partition(":")
     if "/" in name:
         kept = f"folder:{PurePosixPath(recipe.data).name}"
-    elif name == "folder" and colon:
-        kept = f"folder:{PurePosixPath(place).name}"
+    elif name in ("folder", "coco") and colon:
+        kept = f"{name}:{PurePosixPath(place).name}"
     else:
         kept = recipe.data if not name or name in SIZED_DATA else name
-    return replace(recipe, data=kept)
+    style, judge = (PurePosixPath(each).name for each in (recipe.style, recipe.loss_weights))
+    return replace(recipe, data=kept, style=style, loss_weights=judge)
 
 
 def checked(name: str, value: object) -> Value:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stiffnet.errors import RecipeError, UnknownNameError
+from stiffnet.network.model_names import is_detector_name
 from stiffnet.registry import unknown
 from stiffnet.train.flat import SUFFIX, flat_lines, word, written
 from stiffnet.train.recipe import DEFAULTS, KINDS, Recipe, Value, checked, shown
@@ -15,6 +16,7 @@ from stiffnet.train.recipes import RECIPES
 
 RECIPE = "recipe.toml"  # in the folder of a run, and in every model folder that it writes
 BASE = "base"  # of a file: the named recipe that it changes
+BOXED = ("coco", "shapes")  # data for detectors
 OTHERS = (".yaml", ".yml")  # which are told apart from names, and refused
 
 
@@ -38,8 +40,9 @@ def build_recipe(
     """
     start = os.fspath(name_or_path)
     changes: dict[str, Any] = read_recipe(start) if _is_file(name_or_path) else {BASE: start}
-    base = _named(changes.pop(BASE)) if BASE in changes else Recipe()
     given = {name: value for name, value in known.items() if value is not None}
+    asked = {**changes, **(settings or {}), **given}
+    base = _named(_for_task(str(changes.pop(BASE)), asked)) if BASE in changes else Recipe()
     for name, setting in (*(settings or {}).items(), *given.items()):
         changes[name] = _from_setting(name, setting)
     try:
@@ -114,6 +117,14 @@ def _named(name: str) -> Recipe:
         return recipes[name]
     listing = "`stiffnet list recipes`"
     raise UnknownNameError(unknown("recipe", name[:80], recipes, listing=listing))
+
+
+def _for_task(name: str, asked: Mapping[str, object]) -> str:
+    """Return the name of the recipe for detectors that goes by the name of one for classifiers."""
+    model, data = (str(asked.get(field, "")) for field in ("model", "data"))
+    detects = is_detector_name(model) or data.partition(":")[0] in BOXED
+    twin = f"{name}-detect"
+    return twin if detects and twin in {entry.name for entry in RECIPES} else name
 
 
 def _check_field(name: str) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
 from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
+from stiffnet.nested import mapped
 from stiffnet.network.stem import stem_warning
 from stiffnet.network.step_sizes import choosers, step_sizes, write_values
 from stiffnet.observe.measure import measure
@@ -32,7 +33,15 @@ from stiffnet.train.checkpoint import (
     write_model,
 )
 from stiffnet.train.log import log_text, restore_log, write_log
-from stiffnet.train.loop import LARGEST_TEST_BATCH, Lesson, Sums, Trainee, evaluate, train_epoch
+from stiffnet.train.loop import (
+    LARGEST_TEST_BATCH,
+    Columns,
+    Lesson,
+    Sums,
+    Trainee,
+    evaluate,
+    train_epoch,
+)
 from stiffnet.train.ranks import first_decides, in_company, is_sharded
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run_folder import RunFolder
@@ -285,15 +294,16 @@ def _check_finite(tensors: Tensors, state: State) -> None:
             )
 
 
-def _row(task: Task, state: State, trained: Sums, tested: Sums, rate: float) -> dict[str, Any]:
+def _row(task: Task, state: State, trained: Sums, tested: Columns, rate: float) -> dict[str, Any]:
+    learnt: Columns = {**task.columns(trained)}
     columns = {
         f"{kind}_{name}": value
-        for kind, sums in (("train", trained), ("test", tested))
-        for name, value in task.columns(sums).items()
+        for kind, numbers in (("train", learnt), ("test", tested))
+        for name, value in numbers.items()
     }
     epoch = len(state.history) + 1
     for name, value in columns.items():
-        if not math.isfinite(value):
+        if value is not None and not math.isfinite(value):
             raise NonFiniteError(
                 f"`{name}` is {value} after epoch {epoch}. Lower `learning_rate` or set "
                 "`clip_norm`, and start over; the last checkpoint is from before."
@@ -307,7 +317,7 @@ def _row(task: Task, state: State, trained: Sums, tested: Sums, rate: float) -> 
     }
 
 
-def _images(lesson: Lesson, limit: int, rank: int = 0, ranks: int = 1) -> Iterator[Tensor]:
+def _images(lesson: Lesson, limit: int, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
     """Yield some test images in batches, evenly chosen; of several ranks, each yields its own."""
     batches = lesson.test.batches(
         lesson.preparation, batch_size=LARGEST_TEST_BATCH, limit=limit, workers=lesson.workers
@@ -319,7 +329,8 @@ def _stiffness(trainee: Trainee, lesson: Lesson, limit: int) -> dict[str, Any]:
     """Return the TNS of the network on some test images."""
     fabric, kind = trainee.fabric, next(trainee.judged.parameters()).dtype
     images = _images(lesson, limit, fabric.global_rank, fabric.world_size)
-    report = measure(trainee.judged, (batch.to(kind) for batch in images), keep=0)
+    typed = (mapped(batch, lambda image: image.to(kind)) for batch in images)
+    report = measure(trainee.judged, typed, keep=0)
     return {"tns": report.tns, "tns_se": report.tns_se}
 
 

@@ -10,13 +10,9 @@ START, END = 1 / 25, 1 / 250_000  # of the peak, where a one-cycle run begins an
 
 
 def learning_rate(recipe: Recipe, step: int, per_epoch: int) -> float:
-    """Return the learning rate of optimizer step `step`, counted from 0.
+    """Return the learning rate of optimizer step `step` of a run, counted from 0.
 
-    Args:
-        recipe: Names the schedule. A milestone m lowers the rate from the epoch with index m on,
-            so 81 leaves 81 epochs at the rate before.
-        step: Number of the step in the whole run.
-        per_epoch: Steps in an epoch.
+    A milestone m lowers the rate from the epoch with index m on, so 81 leaves 81 epochs before it.
     """
     peak, total = recipe.learning_rate, recipe.epochs * per_epoch
     warmup = recipe.warmup_epochs * per_epoch + int(recipe.warmup_share * total)  # one is 0

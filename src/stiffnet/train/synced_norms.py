@@ -9,7 +9,7 @@ call to torch's ``batch_norm`` inside it.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -51,8 +51,8 @@ def plain(model: Model) -> Model:
 
 def alter(norm: _BatchNorm, mixin: "type[Altered]") -> None:
     """Put `mixin` before the class of `norm`; a second time does nothing."""
-    mixins = frozenset((*_mixins(type(norm)), mixin))
-    norm.__class__ = _altered(_ordinary(type(norm)), mixins)
+    *before, ordinary = type(norm).__bases__ if isinstance(norm, Altered) else (type(norm),)
+    norm.__class__ = _altered(ordinary, frozenset((*before, mixin)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +131,6 @@ class _Answering(TorchFunctionMode):
         super().__init__()
         self.answer = answer
         self.called = False
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        return self
 
     def __torch_function__(
         self,
@@ -251,10 +247,6 @@ def _wide(x: Tensor) -> Tensor:
 
 def _ranks() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _mixins(kind: type) -> tuple[type, ...]:
-    return kind.__bases__[:-1] if issubclass(kind, Altered) else ()
 
 
 def _ordinary(kind: type) -> type:

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from stiffnet.nested import tensors_in
 from stiffnet.trajectory.functions import name_of
@@ -36,21 +35,14 @@ class Addresses(Watch):
         self._calls: dict[Frame, Call] = {}
         self._called: Counter[str] = Counter()
         self._results: Counter[tuple[Frame, str]] = Counter()
-        self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._hooks = [  # on the modules themselves, because only such hooks see keywords
-            module.register_forward_pre_hook(self._given, with_kwargs=True)
-            for module in self.paths
-            if not isinstance(module, torch.jit.ScriptModule)
-        ]
+        for module in self.paths:  # hooks on the modules themselves: only such see keywords
+            if not isinstance(module, torch.jit.ScriptModule):
+                hook = module.register_forward_pre_hook(self._given, with_kwargs=True)
+                self.watching.enter_context(hook)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        super().__exit__(*error)
 
     def of(self, node: Node) -> Address | None:
         """How a value is met again; None where it cannot be."""
@@ -75,29 +67,25 @@ class Addresses(Watch):
         if threading.get_ident() != self._thread:
             return
         with torch._C.DisableTorchFunction():
-            frame = self._stack[-1]
-            self._note(frame, "argument", 0, [frame.find(t) for t in tensors_in((args, kwargs))])
+            self._note(self._stack[-1], "argument", (args, kwargs))
 
     def leave(self, module: nn.Module, output: Any) -> None:
         """Note what a module's result is in the code that called it."""
         frame = self._stack[-1]
         super().leave(module, output)
         if frame.parent is not None:
-            name = f"call {frame.path}"
-            made = [frame.parent.find(tensor) for tensor in tensors_in(output)]
-            self._note(frame.parent, name, self._results[frame.parent, name], made)
-            self._results[frame.parent, name] += 1
+            self._note(frame.parent, f"call {frame.path}", output)
 
     def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Note which result of its name a function's is."""
         super().saw(func, args, kwargs, result)
         if self._stack and self._numbering:
-            frame, name = self._stack[-1], name_of(func)
-            made = [frame.find(tensor) for tensor in tensors_in(result)]
-            self._note(frame, name, self._results[frame, name], made)
-            self._results[frame, name] += 1
+            self._note(self._stack[-1], name_of(func), result)
 
-    def _note(self, frame: Frame, name: str, number: int, made: list[Node | None]) -> None:
-        for part, node in enumerate(made):
+    def _note(self, frame: Frame, name: str, values: Any) -> None:
+        for part, tensor in enumerate(tensors_in(values)):
+            node = frame.find(tensor)
             if node is not None and node.frame is frame and node not in self._found:
+                number = self._results[frame, name]
                 self._found[node] = Address(self._calls[frame], name, number, part)
+        self._results[frame, name] += 1

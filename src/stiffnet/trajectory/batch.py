@@ -1,8 +1,9 @@
 """Reading a batch: inputs and labels, the arguments of a call, its samples, and its device."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,37 +28,26 @@ def limited(
 ) -> Iterator[tuple[Any, Labels]]:
     """Inputs and labels of every batch until `limit` samples have come, the last one cut to fit.
 
-    Args:
-        loader: Batches, as `split` reads them.
-        limit: How many samples to take; None takes all.
-        labelled: Labels matter; otherwise there are none, whatever the batches say.
-
-    Raises:
-        DataError: If a batch is none, or has not as many class numbers as samples.
+    Unless `labelled`, there are no labels, whatever the batches say. Raises as `split` does.
     """
-    left = limit
+    left = math.inf if limit is None else limit
     for batch in loader:
         inputs, labels = split(batch, labelled=labelled)
         size = samples_in(inputs)
         if not size:
             continue
-        if left is not None and size > left:
-            inputs = resized(inputs, left)
-            labels = labels[:left] if isinstance(labels, Tensor) else labels
-            size = left
+        if size > left:
+            size = int(left)
+            inputs = resized(inputs, size)
+            labels = labels[:size] if isinstance(labels, Tensor) else labels
         yield inputs, labels
-        if left is not None:
-            left -= size
-            if not left:
-                return
+        left -= size
+        if not left:
+            return
 
 
 def split(batch: Any, *, labelled: bool = True) -> tuple[Any, Labels]:
-    """Read one batch of a loader as inputs of a network and labels, if there are any.
-
-    Raises:
-        DataError: If it is none, or has not as many class numbers as samples.
-    """
+    """Read one batch of a loader as inputs and labels, if any; a DataError if it is none."""
     if isinstance(batch, Mapping):
         inputs: Any = {key: value for key, value in batch.items() if key != "labels"}
         labels = batch.get("labels")
@@ -114,16 +104,29 @@ def _as_labels(labels: Any, samples: int) -> Labels:
     return given.long()
 
 
-def as_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Read an example as the positional and keyword arguments of a call.
+class Example(NamedTuple):
+    """What a network is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def on(self, model: nn.Module) -> Any:
+        """Call a network with it."""
+        return model(*self.args, **self.kwargs)
+
+    def resized(self, size: int) -> "Example":
+        """The same with `size` samples; see `resized`."""
+        return Example(resized(self.args, size), resized(self.kwargs, size))
+
+
+def as_arguments(example: Any) -> Example:
+    """Read an example as the arguments of a call: positional ones, those by name, or a single one.
 
     A list is one argument: the images of a detector, which may differ in size.
     """
     if isinstance(example, Mapping):
-        return (), dict(example)
-    if isinstance(example, tuple):
-        return example, {}
-    return (example,), {}
+        return Example((), dict(example))
+    return Example(example if isinstance(example, tuple) else (example,), {})
 
 
 def samples_in(value: Any) -> int:
@@ -167,11 +170,7 @@ def picked(batch: Any, samples: Tensor) -> Any:
 
 
 def on_device(inputs: Any, model: nn.Module) -> Any:
-    """Move inputs from the CPU to where the model is; refuse what lies elsewhere.
-
-    Raises:
-        DataError: If a tensor is neither on the CPU nor on the model's device.
-    """
+    """Move inputs from the CPU to where the model is; a DataError if they lie elsewhere."""
     parameter = next(model.parameters(), None)
 
     def move(value: Any) -> Any:

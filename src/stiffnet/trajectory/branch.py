@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import StepError
+from stiffnet.scaled_error import agree
 from stiffnet.trajectory.addresses import Addresses
 from stiffnet.trajectory.batch import as_arguments, on_device
 from stiffnet.trajectory.functions import ADDITIONS
@@ -28,6 +29,8 @@ from stiffnet.trajectory.rule import verdicts
 from stiffnet.trajectory.stages import handed_on, rearranged, sources, way_between
 from stiffnet.trajectory.steps import Step, run_on
 from stiffnet.trajectory.wrappers import borrowed, plain_run, unwrap
+
+ROUNDINGS = 1e3  # by which two runs of the same code may differ
 
 Of = Literal["rate", "increment", "sum", "block"]
 
@@ -96,13 +99,13 @@ def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Br
             f"Step {step.name!r} is inside a block whose code cannot be followed, so its branch is "
             "not known as a function. Choose a network whose blocks add in plain code."
         )
-    args, kwargs = as_arguments(on_device(example, network))
+    call = as_arguments(on_device(example, network))
     with plain_run(network), _mathematical():
-        own, named = copied((args, kwargs))  # which code may write into
-        with Addresses(network, (own, named)) as seen:
-            run_on(network, own, named)
+        own = copied(call)  # which code may write into
+        with Addresses(network, own) as seen:
+            run_on(network, own)
         plan, order = _planned(seen, step, of)
-        recorded = Replay(network, plan, Memory("", args, kwargs), keep=True)
+        recorded = Replay(network, plan, Memory("", call), keep=True)
         output = recorded.run()
     value = recorded.input
     found = _Function(network, plan, order, value.shape)
@@ -160,7 +163,7 @@ def _smallest(function: _Function, recorded: Replay, output: Tensor, step: Step)
         except Exception as error:  # foreign code, in a part that may not run by itself
             failed = error
             continue
-        if _same(output, again):
+        if agree([output], [again], ROUNDINGS * torch.finfo(output.dtype).eps):
             return recorded.kept[call]
     if isinstance(failed, StepError):
         raise failed
@@ -168,16 +171,6 @@ def _smallest(function: _Function, recorded: Replay, output: Tensor, step: Step)
         f"Step {step.name!r} does not give the same values when it is run again, so that it is no "
         "function of its input. Take out what draws random numbers or counts its calls."
     ) from failed
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two runs gave the same, but for rounding; a value that is none may be one again."""
-    if one.shape != other.shape or not one.is_floating_point():
-        return False
-    known = one[one.isfinite()]
-    size = float(known.abs().max()) if known.numel() else 0.0
-    atol = 1e3 * torch.finfo(one.dtype).eps * size
-    return torch.allclose(one, other, rtol=0.0, atol=atol, equal_nan=True)
 
 
 def _mathematical() -> AbstractContextManager[None]:

@@ -200,13 +200,8 @@ class Watch(ModuleStack):
     def __enter__(self) -> Self:
         super().__enter__()
         if self._below is not None:
-            self._below.__enter__()
+            self.watching.enter_context(self._below)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._below is not None:
-            self._below.__exit__(*error)
-        super().__exit__(*error)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         with torch._C.DisableTorchFunction():  # what this code reads of tensors is not the model's
@@ -292,7 +287,7 @@ class Watch(ModuleStack):
                     inputs=inputs,
                     operands=operands,
                     number=number,
-                    weight=0 if _is_linear(name, len(inputs)) else 1,
+                    weight=int(name not in LINEAR and (name not in PRODUCTS or len(inputs) > 1)),
                     sums=name in ADDITIONS and len(inputs) > 1,
                     order=order_of(func, args, kwargs) if name in PERMUTATIONS else (),
                 )
@@ -369,10 +364,6 @@ class Watch(ModuleStack):
             self.saw(func, args, kwargs, result)
         finally:
             self._numbering = True
-
-
-def _is_linear(name: str, data_inputs: int) -> bool:
-    return name in LINEAR or (name in PRODUCTS and data_inputs == 1)
 
 
 def _written(name: str, args: Any, kwargs: Mapping[str, Any], result: Any) -> Iterator[Tensor]:

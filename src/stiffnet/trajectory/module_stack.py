@@ -2,14 +2,11 @@
 
 import threading
 from abc import abstractmethod
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Self
 
 from torch import nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
 
@@ -28,17 +25,14 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
         self._functions = _Functions(self)
 
     def __enter__(self) -> Self:
-        self._handles = (
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, always_call=True),
-        )
-        self._functions.__enter__()
+        self.watching = ExitStack()  # what ends with it, hooks of those derived from it too
+        self.watching.enter_context(register_module_forward_pre_hook(self._enter))
+        self.watching.enter_context(register_module_forward_hook(self._leave, always_call=True))
+        self.watching.enter_context(self._functions)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._functions.__exit__(*error)
-        for handle in self._handles:
-            handle.remove()
+        self.watching.__exit__(*error)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if module in self.paths and threading.get_ident() == self._thread:

@@ -49,12 +49,12 @@ class Places(Numbered):
 
     def __post_init__(self) -> None:
         super().__init__(self.model)
-        self._calls: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()  # how often each module was called
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Follow which module's code runs, and how often."""
         super().enter(path, module, args)
-        self._calls[path] += 1
+        self.calls[path] += 1
 
     def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note an addition before it runs."""
@@ -64,13 +64,9 @@ class Places(Numbered):
             shapes = tuple(tuple(v.shape) if isinstance(v, Tensor) else () for v in operands)
             dtypes = tuple(getattr(value, "dtype", None) for value in operands)
             lines = _lines(self.running[-1], sys._getframe(_OURS))
-            self.met[path, number] = Met(lines, self._calls[path] - 1, shapes, dtypes)
+            self.met[path, number] = Met(lines, self.calls[path] - 1, shapes, dtypes)
             self.look(path, number, operands)
         return func(*args, **kwargs)
-
-    def calls(self, path: str) -> int:
-        """How often a module was called."""
-        return self._calls[path]
 
     def look(self, path: str, number: int, operands: tuple[Any, ...]) -> None:
         """Look at the operands of an addition that was noted."""

@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
 from stiffnet.sequences import Given, given_to, hides_padding, parameters_of, takes_tokens
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
@@ -108,9 +108,7 @@ class _Norms(Recorder):
         self._entered: dict[str, Tensor] = {}
         self._known = steps is not None
         self._finding = False
-        self._first: RemovableHandle | None = None
-        self._calls: list[RemovableHandle] = []
-        self._given: list[_Open] = []  # calls with tokens that run, the outermost first
+        self._given: list[Given | None] = []  # tokens with padding of the calls that run
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -119,18 +117,12 @@ class _Norms(Recorder):
         if not self._known or (takers and any(site.tokens is None for site in sites)):
             # On the model itself, because only such a hook sees keywords.
             self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
+            self.watching.enter_context(self._first)
         for module in takers:
-            reader = _Reader(self._given, parameters_of(module))
-            self._calls += [
-                module.register_forward_pre_hook(reader.enter, with_kwargs=True),
-                module.register_forward_hook(reader.leave, always_call=True),
-            ]
+            opening = module.register_forward_pre_hook(self._open, with_kwargs=True)
+            self.watching.enter_context(opening)
+            self.watching.enter_context(module.register_forward_hook(self._close, always_call=True))
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        for handle in (*self._calls, *([self._first] if self._first else [])):
-            handle.remove()
-        super().__exit__(*error)
 
     def look_for(self, steps: Sequence[Step]) -> None:
         """Say which steps' sites to meet, whole blocks among them."""
@@ -143,14 +135,24 @@ class _Norms(Recorder):
             return
         self._finding = True
         try:
-            if self._known:
-                self.look_for(with_tokens(model, self.steps, args, kwargs))
-            else:
-                self.look_for(steps_of_call(model, args, kwargs))
+            call = Example(args, kwargs)
+            known = with_tokens(model, self.steps, call) if self._known else None
+            self.look_for(steps_of_call(model, call) if known is None else known)
         finally:
             self._finding = False
-        assert self._first is not None
         self._first.remove()
+
+    def _open(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note what a call is given; one without tokens runs on those of the call around it."""
+        call = given_to(parameters_of(module), args, kwargs)
+        if call is None and not self._given:
+            _refuse_hidden_padding(module, args, kwargs)
+        around = self._given[-1] if self._given else None
+        self._given.append(around if call is None else call if call.padded else None)
+
+    def _close(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._given:
+            self._given.pop()
 
     def begin(self) -> None:
         """Forget what a pass before this one left."""
@@ -189,8 +191,9 @@ class _Norms(Recorder):
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
         """Keep the norms of an operand over all but padding, and let it go."""
-        if self._given and self._given[-1].padded:
-            value = without_padding(value, site, self._given[-1].call)
+        given = self._given[-1] if self._given else None
+        if given is not None:
+            value = without_padding(value, site, given)
         self._norms[site] = sample_norms(value, axis=site.axis, entries=site.entries)
         self._scales[site] = abs(scale)
 
@@ -208,33 +211,11 @@ class _Norms(Recorder):
         self._norms.clear()
 
 
-@dataclass(frozen=True)
-class _Open:
-    """A call with token sequences that is running."""
-
-    call: Given
-    padded: bool
-
-
-class _Reader:
-    """Reads the token sequences of the calls of one module, as long as each runs."""
-
-    def __init__(self, opened: list[_Open], names: Sequence[str]) -> None:
-        self._opened, self._names = opened, names
-        self._mine: list[bool] = []
-
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        call = given_to(self._names, args, kwargs)
-        if call is None and not self._opened and (name := hides_padding(self._names, args, kwargs)):
-            raise StepError(
-                f"The `{name}` of {type(module).__name__} has padding and does not say which "
-                "tokens it is. Give a mask of two axes, one number a token, or samples of one "
-                "length without one."
-            )
-        self._mine.append(call is not None)
-        if call is not None:
-            self._opened.append(_Open(call, call.padded))
-
-    def leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._mine and self._mine.pop() and self._opened:
-            self._opened.pop()
+def _refuse_hidden_padding(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    if name := hides_padding(parameters_of(module), args, kwargs):
+        raise StepError(
+            f"The `{name}` of {type(module).__name__} has padding and does not say which tokens it "
+            "is. Give a mask of two axes, one number a token, or samples of one length without one."
+        )

@@ -6,7 +6,7 @@ What becomes of it, a norm or a value with its graph, is for who listens to say:
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -149,3 +149,18 @@ class Recorder(Numbered):
                 )
             if site.kind != "block" and self.counts[site.module, site.kind] != site.of:
                 raise StepError(OTHER_CODE.format(site.module))
+
+
+class Kept(Recorder):
+    """What is to be kept of every operand in one pass, by its site."""
+
+    def __init__(
+        self, model: nn.Module, steps: Sequence[Step], keep: Callable[[Tensor], Any]
+    ) -> None:
+        super().__init__(model, steps)
+        self.values: dict[Site, Any] = {}
+        self._keep = keep
+
+    def take(self, site: Site, value: Tensor, scale: float) -> None:
+        """Keep it."""
+        self.values[site] = self._keep(value)

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped, tensors_in
 from stiffnet.trajectory.addresses import Address, Call
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.functions import name_of, operands_of
 from stiffnet.trajectory.memory import memory_of, reached
 from stiffnet.trajectory.recorder import Numbered, Place, scale_of
@@ -36,8 +37,7 @@ class Memory:
     """What was there when a call of a pass began."""
 
     path: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    given: Example
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     calls: Mapping[str, int] = field(default_factory=dict)
 
@@ -67,19 +67,16 @@ class Replay(Numbered):
         self._x = None if x is None else x.clone()  # which code may write into
         wanted = {call[0] for call in self.plan.around} if self._keep else set()
         paths = wanted | {self.plan.address.call[0]}
-        hooks = [
-            self.model.get_submodule(path).register_forward_pre_hook(self._given, with_kwargs=True)
-            for path in paths
-        ]
-        args, kwargs = copied((self._memory.args, self._memory.kwargs))
+        given = copied(self._memory.given)
         try:
             with self:
-                self.root(*args, **kwargs)
+                for path in paths:
+                    module = self.model.get_submodule(path)
+                    hook = module.register_forward_pre_hook(self._given, with_kwargs=True)
+                    self.watching.enter_context(hook)
+                given.on(self.root)
         except _ReachedError as reached:
             return reached.value
-        finally:
-            for hook in hooks:
-                hook.remove()
         raise StepError(
             f"The addition in {self.plan.addition.module!r} was not reached again. Find the steps "
             "anew with `stiffnet.steps`."
@@ -95,9 +92,9 @@ class Replay(Numbered):
         """Keep what a call is given, and put x there if it begins with an argument."""
         call = self._frames[-1]
         if self._keep and call in self.plan.around:
-            own, named = copied((args, kwargs))
+            own = copied(Example(args, kwargs))
             before = {**self._calls, call[0]: call[1]}
-            self.kept[call] = Memory(call[0], own, named, dict(self.counts), before)
+            self.kept[call] = Memory(call[0], own, dict(self.counts), before)
         if call == self.plan.address.call and self.plan.address.name == "argument":
             return self._put((args, kwargs))
         return None

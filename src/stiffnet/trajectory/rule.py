@@ -60,11 +60,7 @@ class Found:
 
 
 def residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, Found]]:
-    """Every addition of a pass that is a step, with the time at which it happened.
-
-    Raises:
-        StepError: If one is made, or its rate is scaled, in code that cannot be watched again.
-    """
+    """Every addition that is a step, with its time; a StepError if it cannot be watched again."""
     for frame in frames:
         found = verdicts(frame)
         _refuse_fused(frame, found)

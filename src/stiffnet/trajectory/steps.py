@@ -9,7 +9,7 @@ from torch import nn
 
 from stiffnet.errors import NoStepsError, StepError
 from stiffnet.nested import tensors_in
-from stiffnet.trajectory.batch import as_arguments, resized
+from stiffnet.trajectory.batch import Example, as_arguments
 from stiffnet.trajectory.graph import Watch
 from stiffnet.trajectory.opaque import opaque_blocks
 from stiffnet.trajectory.origins import StrangeSum
@@ -44,18 +44,18 @@ def steps(model: nn.Module, example: Any) -> list[Step]:
         >>> [(step.name, step.stage, step.shape) for step in found[:3]]
         [('layer1.0', 0, (64, 16, 16)), ('layer1.1', 0, (64, 16, 16)), ('layer2.0', 1, (128, 8, 8))]
     """
-    return steps_of_call(model, *as_arguments(example))
+    return steps_of_call(model, as_arguments(example))
 
 
-def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
-    """Find the steps that ``model(*args, **kwargs)`` takes; see `steps`."""
+def steps_of_call(model: nn.Module, call: Example) -> list[Step]:
+    """Find the steps that a call of a network takes; see `steps`."""
     model = unwrap(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise StepError(
             f"{type(model).__name__} is TorchScript as a whole, which cannot be looked into. "
             "Measure the Python module that it was made from."
         )
-    given = list(tensors_in((args, kwargs)))
+    given = list(tensors_in(call))
     if not given:
         raise StepError(
             f"The example for {type(model).__name__} holds no tensor. Give one batch that the "
@@ -63,9 +63,7 @@ def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
         )
     if any(tensor.ndim and not len(tensor) for tensor in given):
         raise StepError("The example batch is empty. Give at least one sample.")
-    (found, strange), (other, otherwise) = (
-        _additions(model, args, kwargs, size) for size in PROBE_BATCHES
-    )
+    (found, strange), (other, otherwise) = (_additions(model, call, size) for size in PROBE_BATCHES)
     _refuse_strangers(model, strange, otherwise)
     if [c.key for c in found] != [c.key for c in other]:
         raise StepError(
@@ -81,7 +79,7 @@ def steps_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Step]:
         )
     made = [_step(a, b) for a, b in zip(found, other, strict=True)]
     shapes, axes = [s.shape for s in made], [s.state_at.axis for s in made]
-    return with_tokens(model, _in_stages(made, begins_a_stage(found, shapes, axes)), args, kwargs)
+    return with_tokens(model, _in_stages(made, begins_a_stage(found, shapes, axes)), call)
 
 
 def _refuse_strangers(
@@ -152,16 +150,14 @@ def _in_stages(made: list[Step], begins: list[bool]) -> list[Step]:
     return staged
 
 
-def _additions(
-    model: nn.Module, args: Any, kwargs: Any, size: int
-) -> tuple[list[Found], list[StrangeSum]]:
+def _additions(model: nn.Module, given: Example, size: int) -> tuple[list[Found], list[StrangeSum]]:
     """Run `size` samples through the model and apply the rule to every frame."""
-    call = resized(args, size), resized(kwargs, size)
+    call = given.resized(size)
     try:
         with plain_run(model), Watch(model, call, closely=True) as watch:
-            run_on(model, *call)
+            run_on(model, call)
     except StepError as error:
-        if is_exported(model) or not _runs(model, args, kwargs):
+        if is_exported(model) or not _runs(model, given):
             raise
         raise StepError(
             f"{type(model).__name__} runs on this example and not on {size} samples of it, which "
@@ -186,21 +182,21 @@ def _additions(
     return counted, watch.origins.sums
 
 
-def _runs(model: nn.Module, args: Any, kwargs: Any) -> bool:
+def _runs(model: nn.Module, call: Example) -> bool:
     try:
         with plain_run(model):
-            model(*args, **kwargs)
+            call.on(model)
     except Exception:  # foreign code
         return False
     return True
 
 
-def run_on(model: nn.Module, args: Any, kwargs: Any) -> Any:
+def run_on(model: nn.Module, call: Example) -> Any:
     """Run a network on an example; if it cannot be run, a StepError says why and what to do."""
     try:
-        return model(*args, **kwargs)
+        return call.on(model)
     except Exception as error:
-        shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in((args, kwargs)))
+        shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in(call))
         advice = "Give an example that the network takes."
         if is_exported(model):
             advice = "Export it with `dynamic_shapes` that leave the number of samples open."

@@ -23,8 +23,8 @@ from stiffnet.sequences import (
     says_padding,
     takes_tokens,
 )
-from stiffnet.trajectory.batch import as_arguments, resized, samples_in
-from stiffnet.trajectory.recorder import Recorder
+from stiffnet.trajectory.batch import Example, as_arguments, resized, samples_in
+from stiffnet.trajectory.recorder import Kept
 from stiffnet.trajectory.step import Site, Step
 from stiffnet.trajectory.wrappers import plain_run
 
@@ -51,20 +51,20 @@ def reads_tokens(model: nn.Module) -> bool:
     return any(takes_tokens(module) for module in model.modules())
 
 
-def sequences_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[SequenceArguments]:
+def sequences_of_call(model: nn.Module, call: Example) -> list[SequenceArguments]:
     """Sort the arguments of a call into its sequences, by their names and lengths."""
-    call = [
+    given = [
         (name, value)
-        for name, value in named(parameters_of(model), args, kwargs)
+        for name, value in named(parameters_of(model), *call)
         if isinstance(value, Tensor) and value.ndim >= 2
     ]
     lengths: dict[str, int] = {}
-    for name, value in call:
+    for name, value in given:
         ends = [end for end in (*TOKENS, MASK) if name.endswith(end)]
         if ends and (value.ndim == 2 or ends[0] == TOKENS[1]):
             lengths.setdefault(name.removesuffix(ends[0]), value.shape[1])
     if not lengths:  # whatever it is called, a table of whole numbers is one of tokens
-        tables = [t for _, t in call if t.ndim == 2 and not t.is_floating_point()]
+        tables = [t for _, t in given if t.ndim == 2 and not t.is_floating_point()]
         lengths = {"": tables[0].shape[1]} if tables else {}
     found = []
     for prefix, length in lengths.items():
@@ -72,7 +72,7 @@ def sequences_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Sequence
         others = {p + end for p in lengths if p != prefix for end in _BESIDE}
         tensors = [
             value
-            for name, value in call
+            for name, value in given
             if value.shape[1] == length
             and (name in own or (name not in others and not prefix and value.ndim < 4))
         ]
@@ -82,7 +82,7 @@ def sequences_of_call(model: nn.Module, args: Any, kwargs: Any) -> list[Sequence
 
 def what_samples_are(model: nn.Module, inputs: Any) -> dict[str, str]:
     """Say what samples are, where they are texts, alone or beside something else."""
-    is_text = reads_tokens(model) and sequences_of_call(model, *as_arguments(inputs))
+    is_text = reads_tokens(model) and sequences_of_call(model, as_arguments(inputs))
     return {"samples": "samples with text"} if is_text else {}
 
 
@@ -101,7 +101,7 @@ def refuse_padding(model: nn.Module, inputs: Any, what: str) -> None:
             )
 
 
-def with_tokens(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any) -> list[Step]:
+def with_tokens(model: nn.Module, steps: Sequence[Step], call: Example) -> list[Step]:
     """Say of every step which axes of its values count tokens.
 
     A network that takes no attention mask is not run, and its steps are left as they are; so are
@@ -109,7 +109,7 @@ def with_tokens(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any)
     """
     if not reads_tokens(model):
         return list(steps)
-    found = [axes for _, axes in axes_by_sequence(model, steps, args, kwargs)]
+    found = [axes for _, axes in axes_by_sequence(model, steps, call)]
     axes = [each for each in found if each is not None]
     if not axes or len(axes) < len(found):
         return list(steps)
@@ -131,29 +131,35 @@ def with_tokens(model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any)
 
 
 def axes_by_sequence(
-    model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any
+    model: nn.Module, steps: Sequence[Step], call: Example
 ) -> Iterator[tuple[SequenceArguments, dict[Site, tuple[int, ...]] | None]]:
     """For every sequence of a call, the axes of each site that change with it; None if unknown."""
-    if samples_in((args, kwargs)) < 1:
+    if samples_in(call) < 1:
         return
-    args, kwargs = resized((args, kwargs), SAMPLES)
+    call = resized(call, SAMPLES)
     usual: dict[Site, tuple[int, ...]] | None = None
-    for sequence in sequences_of_call(model, args, kwargs):
+    for sequence in sequences_of_call(model, call):
         if usual is None:
-            usual = _shapes(model, steps, args, kwargs)
-        yield sequence, usual and _changed(model, steps, (args, kwargs), sequence, usual)
+            usual = _shapes(model, steps, call)
+        yield sequence, usual and _changed(model, steps, call, sequence, usual)
 
 
 def _changed(
     model: nn.Module,
     steps: Sequence[Step],
-    call: Any,
+    call: Example,
     sequence: SequenceArguments,
     usual: dict[Site, tuple[int, ...]],
 ) -> dict[Site, tuple[int, ...]] | None:
-    for change in (_halved, _doubled):
+    def halved(tensor: Tensor) -> Tensor:
+        return tensor[:, : (tensor.shape[1] + 1) // 2]
+
+    def doubled(tensor: Tensor) -> Tensor:
+        return torch.cat([tensor, tensor], dim=1)
+
+    for change in (halved, doubled):
         other = mapped(call, lambda v, f=change: f(v) if sequence.holds(v) else v)  # type: ignore[misc]
-        shapes = _shapes(model, steps, *other)
+        shapes = _shapes(model, steps, other)
         if shapes is None or change(torch.empty(1, sequence.length)).shape[1] == sequence.length:
             continue
         return {
@@ -164,48 +170,23 @@ def _changed(
     return None
 
 
-def _halved(tensor: Tensor) -> Tensor:
-    return tensor[:, : (tensor.shape[1] + 1) // 2]
-
-
-def _doubled(tensor: Tensor) -> Tensor:
-    return torch.cat([tensor, tensor], dim=1)
-
-
 def _shapes(
-    model: nn.Module, steps: Sequence[Step], args: Any, kwargs: Any
+    model: nn.Module, steps: Sequence[Step], call: Example
 ) -> dict[Site, tuple[int, ...]] | None:
     """Shapes of the values at all sites in a pass; None if it cannot be run."""
     try:
-        with plain_run(model), _Shapes(model, steps) as seen:
-            model(*args, **kwargs)
+        with plain_run(model), Kept(model, steps, lambda value: tuple(value.shape)) as seen:
+            call.on(model)
     except Exception:  # made for one length
         return None
-    return seen.shapes
-
-
-class _Shapes(Recorder):
-    """Notes the shapes of all operands."""
-
-    def __init__(self, model: nn.Module, steps: Sequence[Step]) -> None:
-        super().__init__(model, steps)
-        self.shapes: dict[Site, tuple[int, ...]] = {}
-
-    def take(self, site: Site, value: Tensor, scale: float) -> None:
-        """Note the shape of an operand."""
-        self.shapes[site] = tuple(value.shape)
+    return seen.values
 
 
 def without_padding(value: Tensor, site: Site, given: Given) -> Tensor:
-    """Return a value with zeros where there is padding; itself where it has no tokens.
+    """Return a value with zeros where there is padding in the `given` sequences of its call.
 
-    Args:
-        value: Met at `site`.
-        site: Whose `tokens` are known.
-        given: The sequences of the call that it was met in, with padding among them.
-
-    Raises:
-        StepError: If it cannot be told which positions are padding.
+    It is met at `site`, whose `tokens` are known; without tokens it is returned as it is. A
+    StepError if it cannot be told which positions are padding.
     """
     if site.tokens is None:
         raise StepError(_refusal(site, "the network runs on no other length, so that it is not "

@@ -7,8 +7,10 @@ from stiffnet.registry import check_known
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.tasks.base import Task
 from stiffnet.train.tasks.classify import Classify
+from stiffnet.train.tasks.detect import Detect
+from stiffnet.train.tasks.restyle import Restyle
 
-TASKS: dict[str, type[Task]] = {"classify": Classify}
+TASKS: dict[str, type[Task]] = {"classify": Classify, "detect": Detect, "restyle": Restyle}
 OURS = frozenset(TASKS)
 
 

@@ -2,30 +2,37 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet
+from stiffnet.data import Data
+from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.train.recipe import DEFAULTS, Recipe
+from stiffnet.train.recipe import DEFAULTS, OF_RESTYLE, Recipe
 
 Network = Callable[..., Any]  # takes the network's inputs, returns its output
 Row = Mapping[str, Any]  # of the log: what is known of an epoch
-NOT_FOR_ALL = ("label_smoothing", "mixup", "cutmix")  # fields of a recipe that only some tasks use
+NOT_FOR_ALL = (  # fields of a recipe that only some tasks use
+    "label_smoothing", "mixup", "cutmix", "frozen_stages", "frozen_norms", *OF_RESTYLE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Judged:
-    """How a network did on one batch, as sums over its samples; nothing waits for the device."""
+    """How a network did on one batch, as sums over its samples; nothing waits for the device.
+
+    What cannot be summed, as a metric of the whole test set needs it, is `kept`, on the CPU.
+    """
 
     samples: int
     loss: Tensor  # what is minimised, the sum of its parts if it has several
     more: Mapping[str, Tensor] = field(default_factory=dict)  # a value for each count and sum
+    kept: Any = None
 
 
 class Task(ABC):
@@ -52,13 +59,36 @@ class Task(ABC):
         self.recipe = recipe
         for name in NOT_FOR_ALL:
             if name not in self.uses and getattr(recipe, name) != DEFAULTS[name]:
+                back = (
+                    f"Set `{name}` back to {DEFAULTS[name]}."
+                    if DEFAULTS[name] != ""
+                    else (f"Leave `{name}` out.")
+                )
                 raise RecipeError(
                     f"`{name}` is {getattr(recipe, name)}, but `task` is {recipe.task!r}, which "
-                    f"does not use it. Set `{name}` back to {DEFAULTS[name]}."
+                    f"does not use it. {back}"
                 )
 
+    def data(self, spec: str) -> str:
+        """Return what `open_splits` opens for a recipe's `data`; unless overridden, that itself."""
+        return spec
+
+    def open(self, preparation: Preparation) -> None:  # noqa: B027  # most need nothing
+        """Open what is needed beside the data, before anything is written; usually nothing.
+
+        Raises:
+            StiffnetError: One of its kinds, if it cannot be used.
+        """
+
+    def files(self) -> Mapping[str, Path]:
+        """Return the files beside the data that a run depends on, by what they are called.
+
+        A run that is resumed must find them as they were.
+        """
+        return {}
+
     @abstractmethod
-    def outputs(self, data: ImageSet | ImageFolder) -> int:
+    def outputs(self, data: Data) -> int:
         """Return how many outputs a network needs for these data."""
 
     @abstractmethod
@@ -71,16 +101,23 @@ class Task(ABC):
         names = ("loss", *self.counts, *self.sums)
         return {name: sums[name] / samples if samples else math.nan for name in names}
 
-    def inputs(self, batch: Any) -> Tensor:
-        """Return the images of a batch, for those who look at the network and not at the task."""
-        images: Tensor = batch[0]
-        return images
+    def tested(self, sums: Mapping[str, float], kept: Sequence[Any]) -> dict[str, float | None]:
+        """Return the numbers of a pass over the test set; unless overridden, those of its sums.
 
-    def classes(self, data: ImageSet | ImageFolder) -> tuple[str, ...]:
+        `kept` is what `judge` kept of each batch, those of all ranks in the order of the data. None
+        stands for a number that does not exist.
+        """
+        return {**self.columns(sums)}
+
+    def inputs(self, batch: Any) -> Any:
+        """Return the images of a batch, for those who look at the network and not at the task."""
+        return batch[0]
+
+    def classes(self, data: Data) -> tuple[str, ...]:
         """Return the names of the network's outputs, if they have any."""
         return ()
 
-    def check(self, loaded: LoadedModel, data: ImageSet | ImageFolder, output: Any) -> None:
+    def check(self, loaded: LoadedModel, data: Data, output: Any) -> None:
         """Refuse a network that does not fit the data; `output` is what it makes of two images.
 
         Raises:

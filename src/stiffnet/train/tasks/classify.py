@@ -6,9 +6,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet
-from stiffnet.errors import CheckpointError
+from stiffnet.data import Data
+from stiffnet.data.boxes import BoxedImages
+from stiffnet.errors import CheckpointError, DataError
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.train.mixing import mix, mixings
 from stiffnet.train.recipe import Recipe
@@ -26,11 +26,16 @@ class Classify(Task):
         super().__init__(recipe)
         self.mixings = mixings(recipe.mixup, recipe.cutmix)
 
-    def outputs(self, data: ImageSet | ImageFolder) -> int:
+    def outputs(self, data: Data) -> int:
         """One logit for each class."""
+        if isinstance(data, BoxedImages):
+            raise DataError(
+                f"{data.name} holds boxes, from which a detector learns. Name one, such as "
+                "`fasterrcnn:resnet50`, or set `task` to 'detect'."
+            )
         return len(data.classes)
 
-    def classes(self, data: ImageSet | ImageFolder) -> tuple[str, ...]:
+    def classes(self, data: Data) -> tuple[str, ...]:
         """In the order of the logits."""
         return data.classes
 
@@ -54,9 +59,15 @@ class Classify(Task):
         first = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
         return Judged(len(labels), loss, {"top1": first[:, 0].sum(), "top5": first.sum()})
 
-    def check(self, loaded: LoadedModel, data: ImageSet | ImageFolder, output: Any) -> None:
+    def check(self, loaded: LoadedModel, data: Data, output: Any) -> None:
         """See that the network has a logit for each class of the data."""
-        if (width := logits_of(output).shape[1]) != len(data.classes):
+        logits = logits_of(output)
+        if logits.ndim != 2:
+            raise CheckpointError(
+                f"{loaded.name} does not tell classes apart: it makes {logits.ndim - 1} axes of an "
+                "image. Train a classifier, or set `task` to what this network is for."
+            )
+        if (width := logits.shape[1]) != len(data.classes):
             raise CheckpointError(
                 f"{loaded.name} has {width} outputs, and {data.name} has {len(data.classes)} "
                 "classes. Start from a network by its name."

@@ -1,0 +1,87 @@
+"""``stiffnet gradcam``: where on the image a network finds its evidence, on average."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from stiffnet.cli.options import (
+    Attention,
+    BatchSize,
+    Classes,
+    Data,
+    Device,
+    Model,
+    NumClasses,
+    Seed,
+    Weights,
+    WeightsKey,
+    Where,
+    Workers,
+    choice,
+    number,
+    text,
+)
+from stiffnet.cli.terminal import Terminal, command_line
+
+
+class Target(StrEnum):
+    """Which class the evidence is for."""
+
+    predicted = "predicted"
+    label = "label"
+
+
+def gradcam(
+    model: Model,
+    data: Data,
+    weights: Weights = "",
+    weights_key: WeightsKey = "",
+    attention: Attention = "",
+    images: Annotated[int, number("Use this many images, evenly chosen.", least=1)] = 500,
+    layer: Annotated[
+        str, text("NAME", "Module whose feature map is used. By default the last one of all.")
+    ] = "",
+    target: Annotated[
+        Target, choice(Target, "Class whose evidence is shown. For noise, the predicted one.")
+    ] = Target.predicted,
+    batch_size: BatchSize = 32,
+    num_classes: NumClasses = 0,
+    classes: Classes = "",
+    device: Where = Device.auto,
+    workers: Workers = 0,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        text("DIR", "Folder for gradcam.json and gradcam.html. By default gradcam/MODEL."),
+    ] = None,
+) -> None:
+    """Average the Grad-CAM of a network over images.
+
+    Says how much of the mean map lies in the central quarter of the image, overall and by class,
+    against the same for noise and for images that are shifted by a quarter of their width. Prints a
+    table, and writes a JSON file and an HTML page with the mean maps.
+
+    Needs pytorch-grad-cam: pip install 'stiffnet[gradcam]'.
+    """
+    from stiffnet.jobs.gradcam import gradcam as job
+
+    explained = job(
+        model,
+        data,
+        weights=weights or None,
+        weights_key=weights_key,
+        attention=attention or None,
+        num_classes=num_classes or None,
+        classes=classes,
+        images=images,
+        layer=layer,
+        target=target.value,
+        batch_size=batch_size,
+        device=device.value,
+        workers=workers,
+        seed=seed,
+        out=out,
+        command=command_line(),
+        watcher=Terminal(),
+    )
+    print(f"Written: {' and '.join(map(str, explained.files))}")

@@ -1,0 +1,263 @@
+"""Images with boxes around the things in them, whole and of any size: what detectors learn from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from stiffnet.data.augment import FLIP, Augmentation
+from stiffnet.data.decode import read_image, why_not
+from stiffnet.data.folder import ImageFolder
+from stiffnet.data.images import ImageSet, Preparation, in_batches
+from stiffnet.data.workers import check_workers, in_workers
+from stiffnet.errors import DataError
+
+Integers = npt.NDArray[np.int64]
+Batch = dict[str, list[Any]]  # "images" and "targets", the arguments of torchvision's detectors
+Decoded = tuple[Tensor, dict[str, Tensor]] | str  # or what is wrong with the file
+
+
+@dataclass(frozen=True, eq=False)
+class BoxedImages:
+    """Images, and the boxes in each: the same interface as an `ImageSet`, but for its batches.
+
+    A batch is a dictionary of two lists, ``images`` and ``targets``. An image is float32 from 0 to
+    1 and as large as it is: detectors scale and normalise images themselves. A target has
+    ``boxes`` (left, top, right, bottom), ``labels`` that count classes from 1, as 0 is the
+    background, ``area`` and ``iscrowd``.
+    """
+
+    name: str
+    pictures: ImageSet | ImageFolder  # whose labels and classes mean nothing
+    sizes: Integers  # height and width of each picture
+    starts: Integers  # of each picture: its first row in the arrays below; and their length
+    boxes: npt.NDArray[np.float64]
+    labels: Integers  # of each box, from 0
+    areas: npt.NDArray[np.float64]  # by which a thing is small, medium or large
+    crowd: npt.NDArray[np.bool_]  # the box is around many things, and finding them counts nothing
+    classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # on what was left out
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def batches(
+        self,
+        preparation: Preparation,
+        *,
+        batch_size: int,
+        limit: int | None = None,
+        workers: int = 0,
+    ) -> "BoxedBatches":
+        """Return the images, those of one size together; with a `limit`, so many, evenly chosen.
+
+        As a batch holds images of one size only, none is padded to the size of another, and what a
+        detector makes of an image does not depend on the batch that it comes in.
+        """
+        check_workers(workers)
+        _check_detector(preparation, self.name)
+        indices = in_batches(np.zeros(len(self), np.int64), max(len(self), 1), limit)
+        [chosen] = indices or [np.empty(0, np.int64)]
+        _, group = np.unique(self.sizes[chosen], axis=0, return_inverse=True)
+        parts = [chosen[group.ravel() == each] for each in range(int(group.max(initial=-1)) + 1)]
+        cut = [part[at] for part in parts for at in in_batches(part * 0, batch_size, None)]
+        return BoxedBatches(self, preparation, [each.tolist() for each in cut], workers)
+
+    def training_batches(
+        self,
+        preparation: Preparation,
+        augmentation: Augmentation,
+        indices: Sequence[Integers],
+        *,
+        seed: int,
+        epoch: int,
+        workers: int = 0,
+    ) -> Iterator[Batch]:
+        """Yield the given images, mirrored at random, with their boxes.
+
+        Whether an image is mirrored is a function of `seed`, `epoch` and its index alone. The
+        arguments are those of `ImageFolder.training_batches`; there is no crop.
+        """
+        check_workers(workers)
+        _check_detector(preparation, self.name)
+        if augmentation.crop != "none":
+            raise DataError(
+                f"`crop` is {augmentation.crop!r}, and crops would cut the boxes of {self.name} "
+                "off. Set it to 'none'."
+            )
+        turned = np.zeros(len(self), np.bool_)
+        if augmentation.flip:
+            chances = augmentation.chances(seed, epoch, np.arange(len(self)))
+            turned = chances[:, FLIP] < 0.5
+        return _read(self, [chosen.tolist() for chosen in indices], workers, turned)
+
+    def chosen(self, indices: Integers) -> "BoxedImages":
+        """Return some of the images, in the order of `indices`."""
+        rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in indices]
+        kept = np.concatenate([np.empty(0, np.int64), *rows])
+        pictures, labels = self.pictures, self.pictures.labels[indices]
+        if isinstance(pictures, ImageSet):
+            some: Any = replace(pictures, images=pictures.images[indices], labels=labels)
+        else:
+            files = tuple(pictures.files[index] for index in indices)
+            some = replace(pictures, files=files, labels=labels)
+        return replace(
+            self,
+            pictures=some,
+            sizes=self.sizes[indices],
+            starts=np.cumsum([0, *map(len, rows)], dtype=np.int64),
+            **{name: getattr(self, name)[kept] for name in ("boxes", "labels", "areas", "crowd")},
+        )
+
+    def to_learn(self) -> "BoxedImages":
+        """Return it for training: without boxes around crowds, and images without any other.
+
+        Raises:
+            DataError: If nothing is left.
+        """
+        owner = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        counts = np.bincount(owner[~self.crowd], minlength=len(self))
+        single = replace(
+            self,
+            starts=np.concatenate([[0], np.cumsum(counts)]),
+            **{
+                name: getattr(self, name)[~self.crowd]
+                for name in ("boxes", "labels", "areas", "crowd")
+            },
+        )
+        left = single.chosen(np.flatnonzero(counts))
+        if not len(left):
+            raise DataError(f"{self.name} has no image with a box to learn from. Give some boxes.")
+        notes = self.notes
+        if len(left) < len(self):
+            gone = len(self) - len(left)
+            have = "has" if gone == 1 else "have"
+            notes += (f"{gone:,} of {len(self):,} images of {self.name} {have} no box, and nothing "
+                      "is learnt from them.",)  # fmt: skip
+        return replace(left, notes=notes)
+
+    def without_bad_images(
+        self, preparation: Preparation | None = None, *, workers: int = 0
+    ) -> tuple["BoxedImages", list[str]]:
+        """Decode every file once, and return the images that can be read, and what is wrong else.
+
+        Raises:
+            DataError: If none can be read.
+        """
+        check_workers(workers)
+        parts = in_workers(
+            _Decoder(self, np.zeros(len(self), np.bool_)),
+            [[index] for index in range(len(self))],
+            _faults,
+            workers,
+        )
+        faults = [fault for part in parts for fault in part]
+        kept = np.flatnonzero([not fault for fault in faults])
+        if not len(kept):
+            raise DataError(f"No image of {self.name} can be read, for example: {faults[0]}")
+        return self.chosen(kept), [fault for fault in faults if fault]
+
+
+@dataclass(frozen=True, eq=False)
+class BoxedBatches:
+    """Ordered batches of images with boxes: iterate it as often as you like."""
+
+    source: BoxedImages
+    preparation: Preparation
+    indices: list[list[int]]  # of the images in each batch
+    workers: int
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[Batch]:
+        turned = np.zeros(len(self.source), np.bool_)
+        return _read(self.source, self.indices, self.workers, turned)
+
+
+class _Decoder(Dataset[Decoded]):
+    """Reads one image at a time, mirrored or not; hands a fault on as text."""
+
+    def __init__(self, source: BoxedImages, turned: npt.NDArray[np.bool_]) -> None:
+        self.source = source
+        self.turned = turned
+
+    def __getitem__(self, index: int) -> Decoded:
+        source = self.source
+        pixels = _pixels(source, index)
+        if isinstance(pixels, str):
+            return pixels
+        rows = slice(source.starts[index], source.starts[index + 1])
+        boxes = source.boxes[rows]
+        if self.turned[index]:
+            width = source.sizes[index, 1]
+            pixels = pixels[..., ::-1]
+            boxes = np.stack(
+                [width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1
+            )
+        image = torch.from_numpy(np.ascontiguousarray(pixels)).float().div_(255)
+        target = {
+            "boxes": torch.from_numpy(boxes.astype(np.float32)),
+            "labels": torch.from_numpy(source.labels[rows] + 1),
+            "area": torch.from_numpy(source.areas[rows].astype(np.float32)),
+            "iscrowd": torch.from_numpy(source.crowd[rows].astype(np.int64)),
+        }
+        return image, target
+
+
+def _pixels(source: BoxedImages, index: int) -> npt.NDArray[np.uint8] | str:
+    """Return an image as uint8 (channel, height, width), or what is wrong with it."""
+    pictures, (height, width) = source.pictures, source.sizes[index]
+    if isinstance(pictures, ImageSet):
+        return np.asarray(pictures.images[index])
+    path = pictures.root / pictures.files[index]
+    try:
+        image = read_image(path, 3)
+    except Exception as error:  # Pillow's decoders raise nearly every type
+        return why_not(path, error)
+    if (image.height, image.width) != (height, width):
+        return (
+            f"{path} is {image.width} × {image.height} pixels, and its boxes are for one of "
+            f"{width} × {height}. Correct `width` and `height`, or give the image that was meant."
+        )
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+def _read(
+    source: BoxedImages,
+    indices: list[list[int]],
+    workers: int,
+    turned: npt.NDArray[np.bool_],
+) -> Iterator[Batch]:
+    for batch in in_workers(_Decoder(source, turned), indices, _collate, workers):
+        if isinstance(batch, str):
+            raise DataError(batch)
+        yield batch
+
+
+def _collate(samples: list[Decoded]) -> Batch | str:
+    batch: Batch = {"images": [], "targets": []}
+    for sample in samples:
+        if isinstance(sample, str):
+            return sample
+        batch["images"].append(sample[0])
+        batch["targets"].append(sample[1])
+    return batch
+
+
+def _faults(samples: list[Decoded]) -> list[str]:
+    return [sample if isinstance(sample, str) else "" for sample in samples]
+
+
+def _check_detector(preparation: Preparation, name: str) -> None:
+    """Refuse a network that does not take images whole and as they are, as detectors do."""
+    if any(preparation.mean) or any(value != 1 for value in preparation.std):
+        raise DataError(
+            f"{name} holds whole images with boxes, which are for detectors, and this network is "
+            "none. Give a detector, such as `fasterrcnn:resnet50`, or other data."
+        )

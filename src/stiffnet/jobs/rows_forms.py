@@ -1,0 +1,88 @@
+"""Rows of studies that put forms of a network side by side: plain, with attention, ASR, folded."""
+
+import copy
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stiffnet.fold.fold import fold
+from stiffnet.jobs.row_run import Work
+from stiffnet.jobs.rows_looks import trained
+from stiffnet.jobs.rows_speed import one_pass, parameters
+from stiffnet.network.open import open_model
+from stiffnet.observe.turns import beside, warm_seconds
+from stiffnet.results.study import Values
+from stiffnet.train.run_folder import RunFolder
+from stiffnet.trajectory.wrappers import plain_run
+
+PLAIN, ATTENTION, ASR, FOLDED = FORMS = ("plain", "attention", "asr", "folded")
+
+
+def forms(work: Work) -> Values:
+    """Fold the last of three trained networks, and time all four forms between plain passes.
+
+    The first network is the plain one, the second has attention, the third ASR. Speed is in percent
+    of the plain network's images/s; the plain one is timed like the others, so that its own speed
+    shows how well 100 % is met.
+    """
+    loaded, _, test = trained(work)
+    models = [open_model(RunFolder(folder).final).model for folder in work.need_folders]
+    size = work.settings["batch_size"]
+    [(images, _)] = test.batches(loaded.preparation, batch_size=size, limit=size)
+    result = fold(models[-1], images, passes=0)
+    networks = dict(zip(FORMS, [*models, result.model], strict=True))
+    accuracies = [need.values["accuracy"] for need in work.needs]
+    accuracies.append(_accuracy(result.model, test.batches(loaded.preparation, batch_size=256)))
+    speeds, rate = _timed(networks, images, work.settings["rounds"])
+    return {
+        "forms": list(FORMS),
+        "accuracies": accuracies,
+        "speeds": [100 * speeds[name] for name in FORMS],
+        "images_per_second": [rate * speeds[name] for name in FORMS],
+        "parameters": [parameters(model) for model in networks.values()],
+        "scaled_error": result.report.scaled_error,
+    }
+
+
+def form(work: Work) -> Values:
+    """Read one form of a network off those that were timed together."""
+    [together] = work.needs
+    place = together.values["forms"].index(work.settings["form"])
+    found = {
+        "accuracy": "accuracies",
+        "speed": "speeds",
+        "images_per_second": "images_per_second",
+        "parameters": "parameters",
+    }
+    return {name: together.values[column][place] for name, column in found.items()}
+
+
+def _timed(
+    networks: dict[str, nn.Module], images: Tensor, rounds: int
+) -> tuple[dict[str, float], float]:
+    """Each network's speed over the plain one's, and how many images a second that one does."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    images = images.to(device)
+    ratios: dict[str, list[float]] = {name: [] for name in networks}
+    plain: list[float] = []
+    for _ in range(rounds):  # each with copies at other places of the memory
+        own = {name: copy.deepcopy(model).to(device) for name, model in networks.items()}
+        passes = {name: one_pass(model, images) for name, model in own.items()}
+        compared = one_pass(copy.deepcopy(own[PLAIN]), images)
+        times, found = beside([compared], passes, list(passes), 2, warm_seconds)
+        plain += times
+        for name, values in found.items():
+            ratios[name] += values
+    medians = {name: float(np.median(values)) for name, values in ratios.items()}
+    return medians, len(images) / float(np.median(plain))
+
+
+def _accuracy(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
+    right, seen = 0, 0
+    with plain_run(model):
+        for images, labels in batches:
+            right += int((model(images).argmax(1) == labels).sum())
+            seen += len(labels)
+    return 100 * right / seen

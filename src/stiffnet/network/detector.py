@@ -1,0 +1,167 @@
+"""torchvision's Faster R-CNN with a feature pyramid, on a backbone of timm's or torchvision's."""
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import timm
+import timm.data
+import torch
+import torchvision
+from torch import Tensor, nn
+from torchvision.models._utils import IntermediateLayerGetter
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.faster_rcnn import FasterRCNN, FastRCNNPredictor, TwoMLPHead
+from torchvision.ops import MultiScaleRoIAlign
+from torchvision.ops.feature_pyramid_network import FeaturePyramidNetwork, LastLevelMaxPool
+
+from stiffnet.errors import CheckpointError
+from stiffnet.network.model_names import TORCHVISION, detector_parts
+from stiffnet.network.pretrained import torchvision_weights
+from stiffnet.words import first_line
+
+CLASSES = 80  # COCO's
+SHORTER = 800  # pixels to which the shorter side of an image is scaled,
+LONGEST = 5 / 3  # times that, and the longer side is not longer: 1,333
+FINEST = 4  # pixels of the image in one of a map; finer maps are not used
+ANCHOR = 8  # side of an anchor, in pixels of the map that it is for
+RATIOS = (0.5, 1.0, 2.0)
+STAGES = {"layer1": 4, "layer2": 8, "layer3": 16, "layer4": 32}  # of torchvision's ResNets
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """How wide a detector is around its backbone."""
+
+    pyramid: int
+    head: int
+
+
+WIDTHS = {"fasterrcnn": _Widths(256, 1024), "fasterrcnn-small": _Widths(64, 256)}
+
+
+class Pyramid(nn.Module):
+    """A backbone that gives feature maps, and a feature pyramid on them."""
+
+    def __init__(self, body: nn.Module, channels: list[int], width: int) -> None:
+        super().__init__()
+        self.body = body
+        self.fpn = FeaturePyramidNetwork(channels, width, LastLevelMaxPool())
+        self.out_channels = width
+
+    def forward(self, images: Tensor) -> dict[str, Tensor]:
+        """Return the pyramid's maps, the finest first."""
+        maps = self.body(images)
+        maps = list(maps.values()) if isinstance(maps, Mapping) else maps
+        found: dict[str, Tensor] = self.fpn(
+            OrderedDict((str(level), each) for level, each in enumerate(maps))
+        )
+        return found
+
+
+def create_detector(
+    name: str,
+    *,
+    num_classes: int | None = None,
+    image_size: int | None = None,
+    pretrained: bool = False,
+) -> nn.Module:
+    """Build the detector of a name such as ``fasterrcnn:resnet50``.
+
+    Args:
+        name: ``fasterrcnn`` or, at a quarter of the width around the backbone,
+            ``fasterrcnn-small``; then a colon and the name of the backbone.
+        num_classes: Of things to be found, without the background; None for COCO's 80.
+        image_size: To which the shorter side of an image is scaled; None for 800 pixels. The
+            longer one is at most 5/3 as long then.
+        pretrained: Whether the backbone has the weights that its publishers trained.
+
+    Raises:
+        CheckpointError: If the backbone gives no feature maps, or takes images of one size only.
+    """
+    kind, backbone = detector_parts(name)
+    widths, side = WIDTHS[kind], image_size or SHORTER
+    build = _torchvision_body if backbone.startswith(TORCHVISION) else _timm_body
+    body, channels, strides, normalised = build(backbone, pretrained=pretrained)
+    pyramid = Pyramid(body, channels, widths.pyramid)
+    sizes = tuple((ANCHOR * stride,) for stride in (*strides, 2 * strides[-1]))
+    levels = [str(level) for level in range(len(strides))]
+    pool = MultiScaleRoIAlign(featmap_names=levels, output_size=7, sampling_ratio=2)
+    detector: nn.Module = FasterRCNN(
+        pyramid,
+        min_size=side,
+        max_size=int(side * LONGEST),
+        rpn_anchor_generator=AnchorGenerator(sizes, (RATIOS,) * len(sizes)),
+        box_roi_pool=pool,
+        box_head=TwoMLPHead(widths.pyramid * 7 * 7, widths.head),
+        box_predictor=FastRCNNPredictor(widths.head, 1 + (num_classes or CLASSES)),
+        **normalised,
+    )
+    return detector
+
+
+def body_of(detector: nn.Module) -> nn.Module:
+    """Return the backbone of a detector, without its pyramid."""
+    body = detector.get_submodule("backbone.body")
+    assert isinstance(body, nn.Module)
+    return body
+
+
+Body = tuple[nn.Module, list[int], list[int], dict[str, Any]]
+
+
+def _timm_body(name: str, *, pretrained: bool) -> Body:
+    """Return timm's feature maps: the last one of each stride from `FINEST` on."""
+    config = timm.get_pretrained_cfg(name)
+    if config is not None and config.fixed_input_size:
+        raise _no_maps(name, "it takes images of one size only")
+    try:
+        with torch.random.fork_rng(devices=[]):  # looked at, and thrown away
+            looked = timm.create_model(name, features_only=True)
+        strides = [int(stride) for stride in looked.feature_info.reduction()]
+    except Exception as error:  # timm's own, of many types
+        raise _no_maps(name, first_line(error)) from error
+    last = {stride: index for index, stride in enumerate(strides) if stride >= FINEST}
+    if not last or list(last) != sorted(last):
+        raise _no_maps(name, f"its strides are {strides}")
+    model = timm.create_model(
+        name, features_only=True, out_indices=tuple(last.values()), pretrained=pretrained
+    )
+    channels = [int(count) for count in model.feature_info.channels()]
+    data = timm.data.resolve_data_config({}, pretrained_cfg=config.to_dict() if config else {})
+    return model, channels, list(last), {"image_mean": data["mean"], "image_std": data["std"]}
+
+
+def _torchvision_body(name: str, *, pretrained: bool) -> Body:
+    weights = torchvision_weights(name) if pretrained else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        model = torchvision.models.get_model(name.removeprefix(TORCHVISION), weights=weights)
+    if not isinstance(model, torchvision.models.ResNet):
+        raise _no_maps(name, "of torchvision's networks, ResNets give some")
+    base = int(model.inplanes) // 8
+    channels = [base, 2 * base, 4 * base, 8 * base]
+    names = {layer: str(level) for level, layer in enumerate(STAGES)}
+    return IntermediateLayerGetter(model, names), channels, list(STAGES.values()), {}
+
+
+def _no_maps(name: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{name} gives no feature maps that a detector could look at: {why}. Choose another "
+        "backbone, such as resnet50."
+    )
+
+
+def fill_body(detector: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy a classifier's weights into the backbone of a detector, where the head has no place.
+
+    timm may call a layer of feature maps ``stages_0`` that the classifier calls ``stages.0``.
+    """
+    body = body_of(detector)
+    given = {name.replace(".", "_"): value for name, value in tensors.items()}
+    wanted = body.state_dict()
+    missing = [name for name in wanted if name.replace(".", "_") not in given]
+    assert not missing, "the backbone is a part of the classifier"
+    body.load_state_dict({name: given[name.replace(".", "_")] for name in wanted})

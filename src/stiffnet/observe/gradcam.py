@@ -1,0 +1,273 @@
+r"""The average Grad-CAM of a network, and where on the image its evidence lies.
+
+With A the feature maps of a layer and y the logit of a class, the map of an image is
+ReLU(Σₖ αₖ Aₖ), αₖ being the mean over positions of ∂y/∂Aₖ. It is scaled so that its largest value
+is 1 (pytorch-grad-cam also takes its smallest value off, which would make the centre look more
+important than it is, and adds 1e-7), and it stays on the cells of the feature map. A map that is
+zero everywhere (nothing speaks for the class) cannot be scaled: it is counted, and has no part in
+the mean.
+
+Two controls tell what the mean map is a property of. The same images shifted to the right by a
+quarter of their width, where what leaves on one side enters on the other, and the evidence for the
+same classes: a map that follows the data moves along. And Gaussian noise, pixel by pixel, with the
+mean and deviation of each channel of the images, and the evidence for what the network sees in it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stiffnet.errors import DataError, NonFiniteError
+from stiffnet.observe.cam_library import Output, differentiable, grad_cam_of
+from stiffnet.observe.channel_moments import Moments
+from stiffnet.observe.feature_layer import feature_layer
+from stiffnet.observe.map_sums import MapSums
+from stiffnet.observe.measure import batch_norm_notes
+from stiffnet.provenance import provenance, version_of
+from stiffnet.results.gradcam import (
+    IMAGES,
+    LABEL,
+    NOISE,
+    PREDICTED,
+    SHIFTED,
+    GradcamReport,
+)
+from stiffnet.scramble import word_at
+from stiffnet.trajectory.batch import limited, on_device
+from stiffnet.trajectory.wrappers import unwrap
+
+SHIFT = 0.25  # of the width
+
+
+def gradcam(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    layer: str = "",
+    target: str = PREDICTED,
+    outputs: Sequence[int] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    classes: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+    on_batch: Callable[[int], None] = lambda samples: None,
+) -> GradcamReport:
+    """Average the Grad-CAM of a network over images, by class, and over two controls.
+
+    Needs pytorch-grad-cam: ``pip install 'stiffnet[gradcam]'``.
+
+    Args:
+        model: A classifier with feature maps. It is run in evaluation mode and left as it was.
+        loader: Batches: images (batch, channel, height, width), or (images, labels).
+        layer: Path of the module whose output the maps are of; by default the last feature map.
+        target: Whose evidence: that for the ``"predicted"`` class, or for the ``"label"``. Noise
+            has no label: there it is the predicted class.
+        outputs: Which output of the network each label stands for, where that is not its number.
+        limit: Stop after this many images; None takes all.
+        seed: Random seed for the noise.
+        classes: Names of the labels, for the report.
+        facts: What the report should say about where its numbers come from.
+        on_batch: Called after each batch with the number of images in it; noise counts too.
+
+    Raises:
+        DataError: If there is no image, or no label where labels are the target.
+        FeatureMapError: If the network or the layer gives no feature maps or no logits, or
+            pytorch-grad-cam is not installed.
+        UnknownNameError: If there is no layer of that name.
+        NonFiniteError: If an output or a map is NaN or infinite; it names the image.
+
+    Example:
+        >>> import stiffnet
+        >>> model = stiffnet.create_model("resnet20_cifar", num_classes=10)
+        >>> report = gradcam(model, [torch.rand(4, 3, 32, 32)])
+        >>> report.samples, report.layer, report.images.mean.shape
+        (4, 'layer3', (8, 8))
+    """
+    if limit is not None and limit < 1:
+        raise DataError(f"`limit` is {limit}, which leaves no image. Give 1 or more.")
+    if target not in (PREDICTED, LABEL):
+        raise DataError(f"`target` is {target!r}. Give {PREDICTED!r} or {LABEL!r}.")
+    network = unwrap(model)
+    pixels: Moments | None = None
+    with differentiable(network):
+        run: _Run | None = None
+        try:
+            for given, labels in limited(loader, limit):
+                images = _checked(on_device(given, network))
+                run = run or _Run(network, images, layer)
+                known = labels if isinstance(labels, Tensor) else None
+                wanted = _wanted(known, outputs, run.seen) if target == LABEL else None
+                pixels = pixels or Moments(images.shape[1])
+                _take_in(pixels, images)
+                chosen = run.see(IMAGES, images, wanted, known)
+                run.see(SHIFTED, images.roll(run.pixels, dims=3), chosen)
+                run.seen += len(images)
+                on_batch(2 * len(images))
+            if run is None or pixels is None:
+                raise DataError("The loader gave no image. Give it some images.")
+            for start in range(0, run.seen, run.batch):
+                many = min(run.batch, run.seen - start)
+                run.see(NOISE, _noise(run.shape, pixels, seed, start, many).to(run.kind), None)
+                on_batch(many)
+            return run.report(target, classes, facts, batch_norm_notes(network))
+        finally:
+            if run is not None:
+                run.release()
+
+
+class _Run:
+    """Runs batches through pytorch-grad-cam, and gathers what is kept of their maps."""
+
+    def __init__(self, network: nn.Module, images: Tensor, layer: str) -> None:
+        self.network = network
+        self.layer = feature_layer(network, images, layer)
+        self.cam = grad_cam_of(network, self.layer)
+        self.shape, self.batch = tuple(images.shape[1:]), len(images)
+        self.kind = images[:0]  # what noise has to be like: its device and precision
+        self.pixels = round(SHIFT * self.shape[2])
+        if not self.pixels:
+            raise DataError(
+                f"The images are {self.shape[2]} pixels wide, too narrow to be shifted by a "
+                "quarter. Give larger images."
+            )
+        self.seen = 0
+        self._sums = {kind: MapSums(self.shift) for kind in (IMAGES, SHIFTED, NOISE)}
+
+    @property
+    def shift(self) -> float:
+        return self.pixels / self.shape[2]
+
+    def see(
+        self, kind: str, images: Tensor, wanted: Tensor | None, labels: Tensor | None = None
+    ) -> Tensor:
+        """Take in the maps of a batch, and return which outputs they explain."""
+        if images.shape[1:] != self.shape:
+            raise DataError(
+                f"Image {self.seen} is of shape {tuple(images.shape[1:])} and those before it are "
+                f"of shape {self.shape}, so their maps have no mean. Give images of one size."
+            )
+        before = len(self._sums[kind])
+        if wanted is not None:
+            self._check_outputs(wanted)
+        targets = None if wanted is None else [Output(int(each)) for each in wanted]
+        maps = self.cam(images.detach().clone().requires_grad_(), targets)
+        logits: Tensor = self.cam.outputs.detach()
+        self.cam.outputs = None  # which holds the whole graph
+        self._check(torch.isfinite(logits).all(dim=1).cpu().numpy(), kind, before, "output")
+        self._check(np.isfinite(maps).all(axis=(1, 2)), kind, before, "Grad-CAM")
+        explained = logits.argmax(dim=1).cpu() if wanted is None else wanted
+        self._sums[kind].add(maps, explained.numpy(), None if labels is None else labels.numpy())
+        return explained
+
+    def _check_outputs(self, wanted: Tensor) -> None:
+        wrong = (wanted < 0) | (wanted >= self.layer.logits)
+        if bool(wrong.any()):
+            where = int(wrong.nonzero()[0])
+            raise DataError(
+                f"Image {self.seen + where} has label {int(wanted[where])}, and the network knows "
+                f"classes 0 to {self.layer.logits - 1}. Give a network with as many classes as the "
+                f"data, or take the {PREDICTED!r} class."
+            )
+
+    def _check(self, good: Any, kind: str, before: int, what: str) -> None:
+        if not good.all():
+            number = before + int(np.argmin(good))
+            name = {IMAGES: "image {}", SHIFTED: "image {}, shifted,", NOISE: "noise image {}"}
+            raise NonFiniteError(
+                f"The {what} of {type(self.network).__name__} for {name[kind].format(number)} is "
+                "NaN or infinite. Check the weights and this input."
+            )
+
+    def report(
+        self,
+        target: str,
+        classes: Sequence[str],
+        facts: Mapping[str, str] | None,
+        notes: Sequence[str],
+    ) -> GradcamReport:
+        told = {key: str(value) for key, value in (facts or {}).items()}
+        images = self._sums[IMAGES]
+        rows, columns = self.layer.layout.size
+        made = {
+            "layer": f"{self.layer.name}, {rows} × {columns}",
+            "class": "predicted" if target == PREDICTED else "label; predicted for noise",
+            "shift": f"{self.pixels} of {self.shape[2]} pixels to the right, around the edge",
+            "grad-cam": version_of("grad-cam"),
+        }
+        return GradcamReport(
+            layer=self.layer.name,
+            target=target,
+            shift=self.shift,
+            views=tuple(sums.maps(kind) for kind, sums in self._sums.items()),
+            label=images.label(),
+            classes=tuple(classes),
+            class_label=np.array(sorted(images.by_label), dtype=np.int64),
+            class_mean=images.class_mean(rows, columns),
+            notes=tuple(notes),
+            facts={
+                "model": type(self.network).__name__,
+                **told,
+                **made,
+                **provenance(self.network),
+            },
+        )
+
+    def release(self) -> None:
+        self.cam.activations_and_grads.release()
+
+
+def _checked(images: Any) -> Tensor:
+    if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
+        kind = (
+            f"{images.dtype} of shape {tuple(images.shape)}"
+            if isinstance(images, Tensor)
+            else f"a {type(images).__name__}"
+        )
+        raise DataError(
+            f"A batch is {kind}, and Grad-CAM is of images. Give floating-point numbers of shape "
+            "(image, channel, height, width)."
+        )
+    return images
+
+
+def _wanted(labels: Tensor | None, outputs: Sequence[int] | None, before: int) -> Tensor:
+    """Return the output that each label stands for."""
+    if labels is None:
+        raise DataError(
+            "The evidence for the label was asked for, and the images have none. Give labels, or "
+            f"take the {PREDICTED!r} class."
+        )
+    if outputs is None:
+        return labels
+    wrong = (labels < 0) | (labels >= len(outputs))
+    if bool(wrong.any()):
+        where = int(wrong.nonzero()[0])
+        raise DataError(
+            f"Image {before + where} has label {int(labels[where])}, and {len(outputs)} labels "
+            "have an output. Give `outputs` one for each class."
+        )
+    return torch.tensor(outputs)[labels]
+
+
+def _take_in(pixels: Moments, images: Tensor) -> None:
+    values = images.detach().cpu().double().movedim(1, -1).flatten(0, -2).numpy()
+    pixels.add(values, np.ones_like(values))
+
+
+def _noise(shape: tuple[int, ...], pixels: Moments, seed: int, start: int, many: int) -> Tensor:
+    """Return noise images number `start` on, each from a seed of its own."""
+    words = word_at(
+        np.full(many, seed, dtype=np.uint64), np.arange(start, start + many, dtype="u8")
+    )
+    drawn = torch.stack(
+        [
+            torch.randn(shape, generator=torch.Generator().manual_seed(int(word) >> 1))
+            for word in words
+        ]
+    ).double()
+    mean = torch.from_numpy(pixels.mean).view(-1, 1, 1)
+    deviation = torch.from_numpy(np.sqrt(pixels.squares / pixels.weight)).view(-1, 1, 1)
+    return mean + deviation * drawn

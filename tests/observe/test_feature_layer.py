@@ -1,0 +1,103 @@
+"""The last feature map of networks of many kinds, and what has none."""
+
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+
+import stiffnet
+from stiffnet.errors import FeatureMapError, UnknownNameError
+from stiffnet.observe.cam_library import differentiable
+from stiffnet.observe.feature_layer import feature_layer
+
+LAST = {
+    "resnet18": ("layer4", "channels first", (2, 2)),
+    "resnetv2_50": ("norm", "channels first", (2, 2)),
+    "tf_efficientnet_lite0": ("bn2", "channels first", (2, 2)),  # with its activation
+    "mobilenetv3_small_050": ("blocks", "channels first", (2, 2)),  # before a 1 x 1 convolution
+    "convnext_atto": ("stages", "channels first", (2, 2)),
+    "mambaout_femto": ("stages", "channels last", (2, 2)),
+    "torchvision:densenet121": ("features", "channels first", (2, 2)),
+    "torchvision:squeezenet1_1": ("classifier.2", "channels first", (3, 3)),
+    "torchvision:googlenet": ("inception5b", "channels first", (2, 2)),
+    "torchvision:swin_t": ("norm", "channels last", (2, 2)),
+}
+SIZE = 64
+
+
+def found(model, size=SIZE, name=""):
+    model.eval()
+    with differentiable(model):
+        return feature_layer(model, torch.rand(1, 3, size, size), name)
+
+
+def made(name):
+    if not name.startswith("torchvision:"):
+        return timm.create_model(name)
+    options = {"init_weights": False} if "googlenet" in name else {}
+    return torchvision.models.get_model(name.partition(":")[2], **options)
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_it_is_the_last_map_before_pooling(name):
+    layer = found(made(name))
+    assert (layer.name, layer.layout.kind, layer.layout.size) == LAST[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("vit_tiny_patch16_224", "blocks.11.norm1"),  # the class token decides
+        ("deit_tiny_distilled_patch16_224", "blocks.11.norm1"),  # two tokens in front
+    ],
+)
+def test_tokens_of_a_vit_are_a_map_where_the_decision_depends_on_them(name, layer):
+    network = timm.create_model(name, img_size=SIZE, depth=12)
+    assert (found(network).name, found(network).layout.size) == (layer, (4, 4))
+
+
+def test_tokens_are_read_row_by_row_without_those_in_front():
+    network = timm.create_model("vit_tiny_patch16_224", img_size=SIZE, depth=2)
+    layout = found(network).layout
+    tokens = torch.arange(17.0)[None, :, None].expand(1, 17, 2)
+    assert layout.maps(tokens)[0, 1].tolist() == [
+        [1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16],
+    ]  # fmt: skip
+
+
+def test_attached_gates_do_not_change_the_layer():
+    for attention in (None, "se", "cbam", "stepnet"):
+        model = stiffnet.create_model("resnet20_cifar", attention=attention)
+        assert found(model, 32).name == "layer3"
+
+
+def test_any_layer_with_a_map_can_be_chosen():
+    model = timm.create_model("resnet18")
+    assert found(model, name="layer2.1").layout.size == (8, 8)
+
+
+NO_CONVOLUTION = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIZE * SIZE, 4))
+MANY = nn.Sequential(nn.Conv2d(3, 3, 3), nn.ReLU(), nn.Conv2d(3, 3, 3))
+BAD = {
+    "no convolution": (lambda: NO_CONVOLUTION, "", "Sequential has no feature maps"),
+    "one position": (lambda: nn.Sequential(nn.Conv2d(3, 4, SIZE), nn.Flatten()), "", "no feature"),
+    "a segmenter": (lambda: nn.Conv2d(3, 4, 3), "", "no row of logits for an image"),
+    "other images": (lambda: nn.Sequential(nn.Conv2d(5, 4, 3)), "", "cannot be run on these"),
+    "a vector": (lambda: timm.create_model("resnet18"), "fc", r"shape \(1000,\) for an image"),
+    "not run": (lambda: torchvision.models.get_model("googlenet", init_weights=False), "aux1",
+                "gives no tensor in a pass"),
+    "twice": (lambda: torchvision.models.resnet18(), "layer4.1.relu", "runs 2 times in a pass"),
+    "tokens elsewhere": (lambda: timm.create_model("levit_128s"), "", "goes on with tokens after"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "name", "words"), BAD.values(), ids=BAD)
+def test_what_has_no_map_is_refused_in_a_sentence(make, name, words):
+    with pytest.raises(FeatureMapError, match=words):
+        found(make(), 224 if "tokens" in words else SIZE, name)
+
+
+def test_an_unknown_layer_is_refused_with_the_nearest_names():
+    with pytest.raises(UnknownNameError, match=r"no layer called 'layer5'.* mean 'layer4'"):
+        found(timm.create_model("resnet18"), name="layer5")
