@@ -18,6 +18,7 @@ LARGE = {  # and how many plots are drawn at once
     "stripes": (lambda: stripe_cases.report(channels=100), 4 + 3),
     "spectra": (lambda: spectrum_cases.report(size=400), 3 + 2),
     "study": (lambda: study_cases.study(picture="curves", failed=True), 2),
+    "study with columns": (study_cases.columns_study, 3),
     "training": (study_cases.log, 3),
     "Grad-CAM": (gradcam_cases.report, 3 + 3),
 }
@@ -25,6 +26,7 @@ POISONED = {
     "stripes": stripe_cases.poisoned,
     "spectra": spectrum_cases.poisoned,
     "study": study_cases.poisoned,
+    "study with columns": study_cases.poisoned_columns,
     "training": study_cases.poisoned_log,
     "Grad-CAM": gradcam_cases.poisoned,
 }

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stiffnet.report import blocks, cells
+from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
 from stiffnet.report.study_gallery import gallery
 from stiffnet.report.study_plots import (
     curves_figure,
@@ -18,7 +18,6 @@ from stiffnet.report.study_plots import (
 )
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
-    MISSING,
     clean,
     cleaned,
     count,
@@ -28,13 +27,14 @@ from stiffnet.report.text import (
     rows as frame_rows,
     strong,
 )
-from stiffnet.results.study import Comparison, Line, StudyReport
+from stiffnet.results.study import Comparison, StudyReport
 from stiffnet.words import listed
 
 Given = Sequence[tuple[StudyReport, str]]
 LINKED = 8  # studies that the top of a page leads to; the table leads to more
 ORDER = ("held", "refuted", "undecided")
 _FIGURES = {"curves": curves_figure, "points": points_figure}
+_SEVERAL = {"profile": profile_figures, "plane": plane_figures, "surfaces": surface_figures}
 
 
 def parts(given: Given) -> list[blocks.Part]:
@@ -146,7 +146,7 @@ def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blo
     differences = [
         each
         for each in report.comparisons
-        if each.metric == report.metric and finite(each.estimate) is not None
+        if report.metric in ("", each.metric) and finite(each.estimate) is not None
     ]
     if differences:
         figure = differences_figure(differences, clean(report.unit))
@@ -175,7 +175,12 @@ def _measured(report: StudyReport) -> str:
     groups = list(dict.fromkeys(line.group for line in report.lines))
     of = f" ({clean(groups[0], longest=80)})" if len(groups) == 1 else ""
     told = f"{clean(report.unit)}{of}: mean ± standard deviation over seeds."
-    if report.published and report.scale != "paper":
+    if report.exact:
+        told = f"{clean(report.unit)}{of}, which depend on no seed."
+    elif report.columns:
+        told = f"mean ± standard deviation over seeds{of}."
+    published = report.published or any(column.published for column in report.columns)
+    if published and not report.exact and report.scale != "paper":
         told += (
             " The published numbers are of the paper's own networks and data: compare differences, "
             "not levels."
@@ -186,13 +191,14 @@ def _measured(report: StudyReport) -> str:
 def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
     assert report.picture is not None
     heading = clean(report.picture["heading"])
-    if report.picture["kind"] == "surfaces":
-        named = [(f"{heading}: {name}", figure) for name, figure in surface_figures(report)]
-        drawn = [
+    if report.picture["kind"] in _SEVERAL:
+        several = _SEVERAL[report.picture["kind"]](report)
+        named = [(f"{heading}: {name}", figure) for name, figure in several]
+        drawn: list[blocks.Block] = [
             blocks.Plot(f"{place}-{i}", figure, title, title=title)
             for i, (title, figure) in enumerate(named)
         ]
-        return [blocks.Box("side", drawn)]
+        return drawn if report.picture["kind"] == "profile" else [blocks.Box("side", drawn)]
     if report.picture["kind"] == "gallery":
         return gallery(report, heading)
     figure = _FIGURES[report.picture["kind"]](report)
@@ -201,6 +207,8 @@ def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
 
 def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
     """What was published and measured, side by side, for each group."""
+    if report.columns:
+        return column_sheets(report)
     frame = report.summary()
     several = frame["group"].nunique() > 1
     return [
@@ -218,8 +226,6 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
     known = bool(rows["published"].notna().any())
     if known:
         columns.append(blocks.Column("published"))
-    columns += [blocks.Column(clean(heading, longest=40)) for heading in report.beside.values()]
-    given = {row: lines for each, row, lines in report.rows if each == group}
     lines = []
     for row in rows.to_dict("records"):
         measured = _spread(row["mean"], row["std"])
@@ -227,22 +233,10 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
         cell.append(blocks.Cell(count(row["seeds"])))
         if known:
             cell.append(blocks.Cell(fixed(row["published"], 2)))
-        cell += [blocks.Cell(_beside(given[row["row"]], metric)) for metric in report.beside]
         lines.append(blocks.Row(cell))
     return blocks.Table(
         "forms", f"Measured and published, {clean(group)}", columns, lines, sheet=True
     )
-
-
-def _beside(lines: Sequence[Line], metric: str) -> str:
-    """Write the mean of a metric over seeds with its deviation; a whole number as one."""
-    found = [finite(line.values.get(metric)) for line in lines]
-    values = np.array([value for value in found if value is not None])
-    if not len(values):
-        return MISSING
-    if np.ptp(values) == 0 and float(values[0]).is_integer():
-        return count(values[0])
-    return _spread(values.mean(), values.std(ddof=1) if len(values) > 1 else None)
 
 
 def _spread(mean: Any, deviation: Any) -> str:
@@ -277,6 +271,8 @@ def _comparisons(report: StudyReport) -> blocks.Table:
     if len({made.group for made in report.comparisons}) > 1:
         fields.insert(1, cells.words("Setting", "group"))
     note = "Each by a two-sided test at 5 %; see how to read this, below."
+    if report.exact:
+        note = "Counts are equal to what is printed or not; one run decides."
     return cells.table("relations", "Comparisons", records, fields, note=note, opened=True)
 
 
