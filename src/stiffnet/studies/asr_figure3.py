@@ -26,7 +26,7 @@ STUDY = Study(
     metric="speed",
     unit="images/s, % of the plain network's",
     columns=(
-        Column("speed", "images/s, %"),
+        Column("speed", "images/s, % of the plain network's"),
         Column("images_per_second", "images/s"),
         Column("accuracy", "accuracy, %"),
         Column("parameters", "parameters"),

@@ -14,8 +14,8 @@ STUDY = Study(
     metric="correlation",
     unit="correlation of attention values with NSI over images, mean over steps",
     columns=(
-        Column("correlation", "correlation over images"),
-        Column("step_correlation", "correlation over steps"),
+        Column("correlation", "over images"),
+        Column("step_correlation", "over steps"),
         Column("accuracy", "accuracy, %"),
     ),
     judges=(higher(0.0, "se"), higher(0.0, "se", metric="step_correlation")),
