@@ -54,8 +54,7 @@ STUDY = Study(
     ),
     notes=(
         "All forms of a module are timed in turns, in one process and on the same images; a seed "
-        "is a training and a repetition. Speeds are therefore in percent of the plain network's: the "
-        "machine's own speed may change between modules. The paper timed a GPU; the margins are "
-        "ours.",
+        "is a training and a repetition. Speeds are in percent of the plain network's, since the "
+        "machine's own may change between modules. The paper timed a GPU; the margins are ours.",
     ),
 )  # fmt: skip
