@@ -303,7 +303,13 @@ def test_quick_and_smoke_are_others_for_detectors():
 def test_what_does_not_go_together_is_refused(boxed, tmp_path):
     for change, kind, said in (
         ({"crop": "pad"}, RecipeError, "`crop` is 'pad', but `task` is 'detect'"),
-        ({"precision": "bf16-true"}, RecipeError, "boxes need more than 8 bits"),
+        ({"precision": "bf16-true"}, RecipeError, "half a float does not tell the pixels"),
+        ({"precision": "16-mixed"}, RecipeError, "half a float does not tell the pixels"),
+        (
+            {"batch_size": 1, "attention": "stepnet"},
+            RecipeError,
+            "a rank's share of a batch of 1 images is one image",
+        ),
         ({"label_smoothing": 0.1}, RecipeError, "`label_smoothing` is 0.1, but `task` is 'detect'"),
         (
             {"data": "digits", "train_images": 0},
