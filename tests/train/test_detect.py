@@ -323,7 +323,7 @@ def test_what_does_not_go_together_is_refused(boxed, tmp_path):
         ({"model": "fasterrcnn:vit_tiny_patch16_224"}, CheckpointError, "gives no feature maps"),
     ):
         with case(change), pytest.raises(kind, match=said):
-            run(replace(SMALL, **change), tmp_path / "run")
+            run(replace(SMALL, **change), tmp_path / said)
     with pytest.raises(RecipeError, match="`frozen_norms` is True, but `task` is 'classify'"):
         task_of(Recipe(frozen_norms=True))
     with pytest.raises(RecipeError, match="`batch_size` is 2, which leaves a rank without"):
