@@ -175,14 +175,16 @@ def test_the_log_has_precisions_in_the_place_of_top1(calm):
     assert opened.options["num_classes"] == 2
 
 
-def test_two_ranks_come_to_the_precision_of_one(boxed, tmp_path):
+def test_two_ranks_come_to_the_precision_of_one(tmp_path):
     """The trained networks differ, as ranks choose boxes for themselves; an untrained one not."""
-    recipe = replace(SMALL, learning_rate=1e-30, weight_decay=0.0, epochs=1, train_images=0,
-                     data=f"coco:{boxed}")  # fmt: skip
+    recipe = replace(SMALL, learning_rate=1e-30, weight_decay=0.0, epochs=1, train_images=4)
     finish_ranks(recipe, tmp_path / "two", pictures=False)
     run(recipe, tmp_path / "one")
     one, two = (outcome(tmp_path / name)[0][0] for name in ("one", "two"))
-    assert [one[f"test_{name}"] for name in NAMES] == [two[f"test_{name}"] for name in NAMES]
+    assert one["test_ap50"] > 0
+    for name in NAMES:
+        expected = one[f"test_{name}"]
+        assert two[f"test_{name}"] == (expected and pytest.approx(expected, rel=0.01)), name
 
 
 def test_tns_of_a_detector_is_measured_after_each_epoch(tmp_path):
