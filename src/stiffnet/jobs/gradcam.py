@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from stiffnet.data import open_data
+from stiffnet.data import open_labelled
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.labels import judging_of, remarks_on_images, said_number, said_of
@@ -55,7 +55,7 @@ def gradcam(
     folder = Path("gradcam", file_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     chosen = make_fabric(device=device).device
-    subject, pictures, said = subject_of(model), open_data(data), said_of(classes)
+    subject, pictures, said = subject_of(model), open_labelled(data), said_of(classes)
     loaded = subject.open(guess=said_number(said, pictures), seed=seed, **choice)
     for text in (*remarks_on(loaded), *remarks_on_images(pictures)):
         watcher.note(text)

@@ -27,6 +27,7 @@ from stiffnet.observe.spectrum import Of, step_called
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.stiffness.spectrum import METHODS, Method, Plan
 from stiffnet.trajectory.steps import Step, steps as find_steps
+from stiffnet.words import duration
 
 FILES = ("spectrum.json", "spectrum.html")
 PARTS = "parts"
@@ -166,19 +167,8 @@ def _telling(watcher: Watcher) -> Callable[[str, Plan], None]:
         if plan.method == "reduced":
             size += f", reduced to k = {plan.inner:,} behind {plan.cut}"
         watcher.note(
-            f"{step}: {size}; about {plan.bytes / 2**30:.2g} GiB and {_duration(plan.seconds)} for "
+            f"{step}: {size}; about {plan.bytes / 2**30:.2g} GiB and {duration(plan.seconds)} for "
             "each image."
         )
 
     return tell
-
-
-def _duration(seconds: float) -> str:
-    """Write a rough time.
-
-    >>> _duration(12.3), _duration(600), _duration(9000)
-    ('12 s', '10 minutes', '2.5 hours')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
