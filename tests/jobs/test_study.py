@@ -22,7 +22,7 @@ from stiffnet.jobs.study_plan import Plan, check_data, planned
 from stiffnet.jobs.study_rows import settled
 from stiffnet.results.study import StudyReport, StudyRow
 from stiffnet.studies.registry import STUDIES
-from stiffnet.studies.study import Job
+from stiffnet.studies.study import Job, higher
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.run import Audience, run
 
@@ -226,7 +226,7 @@ def test_a_row_that_another_process_computes_is_waited_for(root):
     """Both ask for the same row at once; it is computed by one of them, and both have it."""
     launcher = LocalProcesses(2)
     plan = Plan({}, settle)
-    [wanted] = planned(study({"a": job(1.0, seconds=0.5)}, judges=(None,)), "demo", 1, plan)
+    [wanted] = planned(study({"a": job(1.0, seconds=0.5)}, (higher("a", 0.0),)), "demo", 1, plan)
     from stiffnet.jobs.row_run import Order
 
     order = Order(str(root), plan.rows[wanted.address], fake_rows.number)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stiffnet.results.study import Line, StudyReport
+from stiffnet.results.study import Comparison, Line, Shown, StudyReport
 from stiffnet.results.training import TrainingLog
 from stiffnet.studies.judged import comparisons, verdict_of
 from stiffnet.studies.study import Group, Job, Picture, Scale, Study, higher, rank_correlation
@@ -71,6 +71,57 @@ def study(name="stepnet-table1", *, seeds=4, groups=("ResNet-20 on digits",), ro
     )
 
 
+def columns_study(name="blocks-table2", *, picture="profile", seeds=3, exact=False, seed=0):
+    """Return a study whose tables have several columns: blocks, of which one has no index."""
+    random = np.random.default_rng(seed)
+    ways, figures = ("slices", "branch"), ("S", "P")
+    lines = []
+    for i in range(8):
+        for number in range(1 if exact else seeds):
+            values = {"slices_images": 40}
+            for way in ways:
+                for figure in figures:
+                    drawn = int(random.integers(10**6, 10**8)) if exact else random.normal(3)
+                    values |= {f"{way}_{figure}": drawn, f"{way}_{figure}_p": random.random() / 5}
+                values |= {f"{way}_real": random.normal(size=40).tolist(),
+                           f"{way}_imaginary": random.normal(size=40).tolist()}  # fmt: skip
+            if i == 2:
+                values |= {"branch_S": None, "branch_S_p": None}
+            lines.append(
+                Line("ResNet-18 on digits", f"block {i + 1}", number, f"s-{number}", values)
+            )
+    printed = tuple(("ResNet-18 on digits", f"block {i + 1}", 4.0 if exact else 2.25 + i)
+                    for i in range(8))  # fmt: skip
+    columns = [
+        Shown(f"{way}_{figure}", figure, way, "", "" if exact else f"{way}_{figure}_p", printed)
+        for figure in figures
+        for way in ways
+    ]
+    held = Comparison(
+        "ResNet-18 on digits", "P of the last blocks above the mean of all (slices)", "slices_P",
+        "held", "All of it lies above zero.", seeds, 1.0, 0.5, 1.5, 0.01,
+    )  # fmt: skip
+    x, y = ("block ", "") if picture == "profile" else ("real", "imaginary")
+    return StudyReport(
+        name=name,
+        paper="Block-level stiffness analysis of residual networks",
+        locator="Table 2",
+        claim="The last three blocks of ResNet-18 are stiffer than the others.",
+        scale="demo",
+        metric="",
+        unit="times the mean of all blocks",
+        lines=tuple(lines),
+        published=(),
+        columns=(*columns, Shown("slices_images", "images")),
+        exact=exact,
+        comparisons=(held,),
+        verdict="held",
+        why="All of it lies above zero.",
+        picture=vars(Picture(picture, x, y, "Along the network", "block", "")),
+        facts={"study": name},
+    )
+
+
 def surface(width, height):
     """Shares that fall from one to zero along both thresholds."""
     m1, m2 = np.linspace(0, 4, 9), np.linspace(0, 2.5, 6)
@@ -87,6 +138,19 @@ def several():
         study("asr-table3", groups=("ResNet-164 on CIFAR10", "VGG-19 on CIFAR10"), seed=3),
         study("asr-table8", failed=True, better=-2.0, seed=4),
     ]
+
+
+def poisoned_columns(text):
+    """Return such a study whose every string is the given one."""
+    made = columns_study()
+    return replace(
+        made,
+        columns=tuple(replace(c, figure=text, how=text, sheet=text, published=())
+                      for c in made.columns),
+        lines=tuple(replace(each, group=text, row=f"block {text} {each.row}")
+                    for each in made.lines),
+        picture=made.picture | {"y": text, "heading": text},
+    )  # fmt: skip
 
 
 def log(model="resnet20_cifar", *, epochs=10, seed=0, tns=True, **facts):
@@ -116,6 +180,7 @@ def poisoned(text):
         comparisons=tuple(replace(c, sentence=text, why=text) for c in made.comparisons),
         notes=(text,),
         facts={text: text},
+        columns=(Shown("tns", text, how=text, sheet=text), Shown(text, text)),
         picture=made.picture | {"heading": text, "x_title": text, "y_title": text},
     )
 

@@ -25,6 +25,8 @@ MIXED = {
     "comparisons": [COMPARISON, REPORT, COMPARISON],
     "studies and runs": [
         *study_cases.several(),
+        study_cases.columns_study(),
+        study_cases.columns_study(picture="plane"),
         study_cases.log(),
         study_cases.log(seed=1),
         REPORT,

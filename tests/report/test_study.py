@@ -87,6 +87,61 @@ def test_comparisons_of_other_metrics_are_not_drawn_on_the_same_axis():
     assert max(points) < 1e3
 
 
+def test_a_table_of_several_columns_has_what_was_published_once_before_them():
+    made = cases.columns_study()
+    text = text_of([made], heading="x")
+    heads = "S, published S, slices S, branch P, published P, slices P, branch images"
+    assert heads in text
+    frame = made.to_frame()
+    for i, (row, own) in enumerate(frame.groupby("row", sort=False)):
+        written = [row, f"{2.25 + i:.2f}"]
+        for column in made.columns[:4]:
+            values, clear = own[column.metric].dropna(), int((own[column.p] <= 0.05).sum())
+            cell = f"{values.mean():.2f} ± {values.std():.2f} ({clear}/{len(values)})"
+            written.append(cell.replace("-", "−") if len(values) else "–")
+        written.insert(4, f"{2.25 + i:.2f}")
+        assert " ".join([*written, "40"]) in text
+
+
+def test_counts_are_written_whole_and_as_counts():
+    made = cases.columns_study(exact=True)
+    text = text_of([made], heading="x")
+    first = made.lines[0].values
+    assert f"block 1 4 {first['slices_S']:,} {first['branch_S']:,} 4" in text
+    assert "(ResNet-18 on digits), which depend on no seed." in text
+    assert "two-sided test" not in text
+
+
+def test_what_was_published_keeps_its_decimals_where_every_row_failed():
+    made = cases.columns_study()
+    lines = tuple(replace(line, values={}, error="killed.") for line in made.lines)
+    assert "block 1 2.25 – – 2.25 – –" in text_of([replace(made, lines=lines)], heading="x")
+
+
+def test_columns_are_drawn_along_the_rows_beside_what_was_published():
+    figures = Parsed(drawn([cases.columns_study()], heading="x")).data["figures"]
+    assert {"study-0-picture-0", "study-0-picture-1"} <= set(figures)
+    traces = {trace["name"]: trace for trace in figures["study-0-picture-0"]["data"]}
+    assert list(traces) == ["slices", "branch", "published"]
+    assert traces["published"]["y"] == [2.25 + i for i in range(8)]
+    own = cases.columns_study().to_frame().groupby("row", sort=False)["slices_S"]
+    assert traces["slices"]["y"] == pytest.approx(own.mean().tolist(), rel=1e-4)
+    assert traces["slices"]["error_y"]["array"] == pytest.approx(own.std().tolist(), rel=1e-4)
+    assert traces["branch"]["y"][2] is None
+
+
+def test_eigenvalues_are_drawn_with_the_disc_for_each_way():
+    made = cases.columns_study(picture="plane")
+    figures = Parsed(drawn([made], heading="x")).data["figures"]
+    for i, way in enumerate(("slices", "branch")):
+        disc, *points = figures[f"study-0-picture-{i}"]["data"]
+        assert disc["name"].startswith("Euler's disc")
+        assert sum(len(trace["x"]) for trace in points) == 40
+        assert sorted(x for trace in points for x in trace["x"]) == pytest.approx(
+            sorted(made.lines[0].values[f"{way}_real"]), rel=1e-3
+        )
+
+
 def test_the_table_leads_to_every_study_and_the_top_of_the_page_to_a_few():
     for many in (2, 12):
         page = drawn([cases.study(f"asr-table{i}", seed=i) for i in range(many)], heading="x")
@@ -114,7 +169,7 @@ def test_studies_of_one_name_are_told_apart_by_their_scale():
 
 
 def test_a_study_comes_back_as_it_was_saved(tmp_path):
-    for made in cases.several():
+    for made in (*cases.several(), cases.columns_study(), cases.columns_study(exact=True)):
         assert StudyReport.load(made.save(tmp_path / "study.json")) == made
     log = cases.log()
     assert TrainingLog.load(log.save(tmp_path / "log.json")) == log
@@ -167,3 +222,17 @@ def test_numbers_of_a_chart_are_plain_and_rounded_however_they_were_given():
     packed = {"dtype": "f8", "bdata": base64.b64encode(np.array([[1.0, np.nan]])).decode(),
               "shape": "1, 2"}  # fmt: skip
     assert str(json_block(packed)) == "[[1.0,null]]"
+
+
+@pytest.mark.parametrize(
+    "payload", ["<script>alert(1)</script>", "</script>", "<b>$x$</b>", "\x1b[31m"]
+)
+def test_hostile_columns_are_shown_and_do_nothing(payload):
+    harmless, hostile = (Parsed(drawn([cases.poisoned_columns(text)], heading="x"))
+                         for text in ("harmless", payload))  # fmt: skip
+    assert hostile.skeleton == harmless.skeleton
+    assert hostile.code == harmless.code
+    for figure in hostile.data["figures"].values():
+        for trace in figure["data"]:
+            assert "<" not in trace["name"]
+            assert "$" not in trace["name"]

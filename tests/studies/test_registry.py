@@ -76,12 +76,22 @@ def test_its_judges_compare_rows_that_are_there(study, scale):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_what_was_published_is_in_its_table(study, scale):
-    if study.published is None:
-        return
-    assert set(study.published.rows) <= set(study.rows)
-    for group in study.scales[scale].groups:
-        for label in study.published.rows:
-            assert isinstance(study.published.value(label, group), float), label
+    every = [study.published, *(column.published for column in study.columns)]
+    for published in (each for each in every if each is not None):
+        assert set(published.rows) <= set(study.rows)
+        for group in study.scales[scale].groups:
+            for label in published.rows:
+                kind = float if group.published is not None else type(None)
+                assert isinstance(published.value(label, group), kind), label
+
+
+def test_its_parts_are_rows_and_counts_are_judged_by_what_was_printed(study):
+    assert set(study.parts) <= set(study.rows)
+    printed = {each.metric for each in study.columns if each.published is not None}
+    assert {judge.metric for judge in study.judges if judge.how == "printed"} <= printed
+    assert not study.exact or [seed for _, _, seed, _ in study.jobs("demo", 3)] == [0] * len(
+        study.rows
+    )
 
 
 def test_studies_share_their_rows():
@@ -96,6 +106,15 @@ def test_studies_share_their_rows():
     assert {"asr-table6, δ = 1", "asr-table7, learnt", "asr-replacement, asr:se"} <= next(
         set(names) for names in asked.values() if "asr-table3, asr:se" in names
     )
+
+
+def test_the_tables_of_the_block_paper_share_three_trainings_and_their_spectra():
+    plan = Plan({})
+    names = [f"blocks-table{i}" for i in range(1, 12)]
+    for name in names:
+        planned(STUDIES[name].value, "demo", 1, plan)
+    kinds = [row.kind for row in plan.rows.values()]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"train": 3, "spectra": 3, "counts": 2}
 
 
 def test_a_study_is_a_page_of_declarations_at_most():

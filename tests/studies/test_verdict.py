@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stiffnet.studies.verdict import Finding, Verdict, correlated, overall, positive, within
+from stiffnet.studies.verdict import (
+    Finding,
+    Verdict,
+    as_printed,
+    correlated,
+    overall,
+    positive,
+    within,
+)
 
 DRAWS = 2_000
 SLACK = 3 * math.sqrt(0.05 * 0.95 / DRAWS)  # three standard errors of a rate of 5 %
@@ -47,6 +55,21 @@ def test_what_is_not_a_number_decides_nothing(bad):
     for found in (positive([1.0, 1.1, bad]), within([0.0, 0.1, bad], 5.0)):
         assert found.verdict is Verdict.UNDECIDED
         assert "not a finite number" in found.why
+
+
+def test_counts_are_equal_or_not_and_need_no_seeds():
+    printed = {"block 1": 16.0, "block 2": 8.0}
+    held = as_printed({"block 1": 16, "block 2": 8, "more": 3}, printed)
+    assert held.verdict is Verdict.HELD
+    assert held.why == "All 2 counts equal what is printed."
+    for wrong in (9, None):
+        found = as_printed({"block 1": 16, "block 2": wrong}, printed)
+        assert found.verdict is Verdict.REFUTED
+        assert overall([held, found]).verdict is Verdict.REFUTED
+    assert overall([held, held]).verdict is Verdict.HELD
+    for none in ({"block 1": 16}, {}):
+        assert as_printed(none, printed).verdict is Verdict.UNDECIDED
+    assert as_printed({"block 1": 16}, {}).verdict is Verdict.UNDECIDED
 
 
 def test_differences_that_do_not_vary_are_left_to_their_signs():

@@ -39,13 +39,16 @@ def train(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A timm name, torchvision:NAME, or a model folder; style:in, style:bn or "
-            "style:bn+asr to restyle photographs.",
+            help="A timm name, torchvision:NAME, or a model folder; fasterrcnn:NAME for a "
+            "detector; style:in, style:bn or style:bn+asr to restyle photographs.",
         ),
     ] = "",
     data: Annotated[
         str,
-        typer.Option(metavar="DATA", help="digits, cifar10:DIR, or a folder with train/ and val/."),
+        typer.Option(
+            metavar="DATA",
+            help="digits, cifar10:DIR, a folder with train/ and val/, or coco:DIR for a detector.",
+        ),
     ] = "",
     recipe: Annotated[
         str,

@@ -18,11 +18,11 @@ from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.provenance import version_of
 from stiffnet.report.page import page
-from stiffnet.results.study import Line, StudyReport, StudyRow
+from stiffnet.results.study import Line, Printed, Shown, StudyReport, StudyRow
 from stiffnet.studies.judged import comparisons, verdict_of
 from stiffnet.studies.published import PAPERS
 from stiffnet.studies.registry import STUDIES
-from stiffnet.studies.study import SCALES, Study
+from stiffnet.studies.study import SCALES, Published, Study
 
 ALL = "all"
 PAGE = "report.html"
@@ -139,24 +139,20 @@ def reported(
     lines = []
     for each in wanted:
         row = rows[each.address]
-        lines.append(
-            Line(each.group.title, each.row, each.seed, each.address, row.values, row.error)
-        )
-    groups = {each.group.title: each.group for each in wanted}
-    known = study.published
-    printed = [
-        (title, label, value)
-        for title, group in groups.items()
-        for label in dict.fromkeys(each.row for each in wanted if each.group.title == title)
-        if known is not None and (value := known.value(label, group)) is not None
-    ]
-    made = comparisons(study, lines, printed)
+        values = study.values(each.row, row.values)
+        lines.append(Line(each.group.title, each.row, each.seed, each.address, values, row.error))
+    printed = _printed(study.published, wanted)
+    columns = tuple(
+        Shown(**vars(each) | {"published": _printed(each.published, wanted)})
+        for each in study.columns
+    )
+    made = comparisons(study, lines, printed, columns)
     found = verdict_of(made)
     took = sum(float(rows[address].facts.get("seconds", 0)) for address in _needed(wanted, rows))
     facts = {
         "study": study.name,
         "scale": scale,
-        "seeds": str(1 + max((each.seed for each in wanted), default=-1)),
+        "seeds": str(len({each.seed for each in wanted})),
         "rows": str(len({each.address for each in wanted})),
         "computed in": f"{took / 60:.1f} minutes of one process",
         "versions": f"stiffnet {version_of('stiffnet')}, torch {version_of('torch')}",
@@ -171,13 +167,27 @@ def reported(
         metric=study.metric,
         unit=study.unit,
         lines=tuple(lines),
-        published=tuple(printed),
+        published=printed,
+        columns=columns,
+        exact=study.exact,
         comparisons=made,
         verdict=found.verdict.value,
         why=found.why,
         picture=None if study.picture is None else asdict(study.picture),
         notes=study.notes,
         facts=facts,
+    )
+
+
+def _printed(known: Published | None, wanted: Sequence[Wanted]) -> Printed:
+    """What was published of these rows."""
+    if known is None:
+        return ()
+    rows = {(each.group.title, each.row): each.group for each in wanted}
+    return tuple(
+        (title, label, value)
+        for (title, label), group in rows.items()
+        if (value := known.value(label, group)) is not None
     )
 
 

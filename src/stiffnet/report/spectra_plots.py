@@ -21,7 +21,11 @@ _MARGIN = 1.08
 
 def plane_figure(spectra: Sequence[Spectrum]) -> go.Figure:
     """Eigenvalues of a step on all images, in the complex plane with Euler's disc."""
-    values = thinned(joined(spectra))
+    return disc_figure(thinned(joined(spectra)))
+
+
+def disc_figure(values: Complexes) -> go.Figure:
+    """Eigenvalues in the complex plane, with the disc in which forward Euler is stable."""
     layout = canvas(height=420)
     layout["margin"] |= {"t": 48}
     low, high, up = _reach(values)

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stiffnet.report import blocks, cells
+from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
 from stiffnet.report.study_gallery import gallery
 from stiffnet.report.study_plots import (
     curves_figure,
@@ -33,6 +34,7 @@ Given = Sequence[tuple[StudyReport, str]]
 LINKED = 8  # studies that the top of a page leads to; the table leads to more
 ORDER = ("held", "refuted", "undecided")
 _FIGURES = {"curves": curves_figure, "points": points_figure}
+_SEVERAL = {"profile": profile_figures, "plane": plane_figures, "surfaces": surface_figures}
 
 
 def parts(given: Given) -> list[blocks.Part]:
@@ -144,7 +146,7 @@ def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blo
     differences = [
         each
         for each in report.comparisons
-        if each.metric == report.metric and finite(each.estimate) is not None
+        if report.metric in ("", each.metric) and finite(each.estimate) is not None
     ]
     if differences:
         figure = differences_figure(differences, clean(report.unit))
@@ -173,7 +175,12 @@ def _measured(report: StudyReport) -> str:
     groups = list(dict.fromkeys(line.group for line in report.lines))
     of = f" ({clean(groups[0], longest=80)})" if len(groups) == 1 else ""
     told = f"{clean(report.unit)}{of}: mean ± standard deviation over seeds."
-    if report.published and report.scale != "paper":
+    if report.exact:
+        told = f"{clean(report.unit)}{of}, which depend on no seed."
+    elif report.columns:
+        told = f"mean ± standard deviation over seeds{of}."
+    published = report.published or any(column.published for column in report.columns)
+    if published and not report.exact and report.scale != "paper":
         told += (
             " The published numbers are of the paper's own networks and data: compare differences, "
             "not levels."
@@ -184,13 +191,14 @@ def _measured(report: StudyReport) -> str:
 def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
     assert report.picture is not None
     heading = clean(report.picture["heading"])
-    if report.picture["kind"] == "surfaces":
-        named = [(f"{heading}: {name}", figure) for name, figure in surface_figures(report)]
-        drawn = [
+    if report.picture["kind"] in _SEVERAL:
+        several = _SEVERAL[report.picture["kind"]](report)
+        named = [(f"{heading}: {name}", figure) for name, figure in several]
+        drawn: list[blocks.Block] = [
             blocks.Plot(f"{place}-{i}", figure, title, title=title)
             for i, (title, figure) in enumerate(named)
         ]
-        return [blocks.Box("side", drawn)]
+        return drawn if report.picture["kind"] == "profile" else [blocks.Box("side", drawn)]
     if report.picture["kind"] == "gallery":
         return gallery(report, heading)
     figure = _FIGURES[report.picture["kind"]](report)
@@ -199,6 +207,8 @@ def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
 
 def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
     """What was published and measured, side by side, for each group."""
+    if report.columns:
+        return column_sheets(report)
     frame = report.summary()
     several = frame["group"].nunique() > 1
     return [
@@ -218,8 +228,7 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
         columns.append(blocks.Column("published"))
     lines = []
     for row in rows.to_dict("records"):
-        spread = finite(row["std"])
-        measured = fixed(row["mean"], 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
+        measured = _spread(row["mean"], row["std"])
         cell = [blocks.Cell(clean(row["row"], longest=60)), blocks.Cell(measured)]
         cell.append(blocks.Cell(count(row["seeds"])))
         if known:
@@ -228,6 +237,11 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
     return blocks.Table(
         "forms", f"Measured and published, {clean(group)}", columns, lines, sheet=True
     )
+
+
+def _spread(mean: Any, deviation: Any) -> str:
+    spread = finite(deviation)
+    return fixed(mean, 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
 
 
 def _comparisons(report: StudyReport) -> blocks.Table:
@@ -257,6 +271,8 @@ def _comparisons(report: StudyReport) -> blocks.Table:
     if len({made.group for made in report.comparisons}) > 1:
         fields.insert(1, cells.words("Setting", "group"))
     note = "Each by a two-sided test at 5 %; see how to read this, below."
+    if report.exact:
+        note = "Counts are equal to what is printed or not; one run decides."
     return cells.table("relations", "Comparisons", records, fields, note=note, opened=True)
 
 

@@ -1,6 +1,6 @@
 """What studies find: a file for each row, and the rows of a study with its verdict."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -77,6 +77,32 @@ class Comparison:
     """The published difference, where both sides were published."""
 
 
+Printed = tuple[tuple[str, str, float], ...]
+"""Group, row and value of everything that was published."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column of a table that shows several values of each row; see `studies.study.Column`."""
+
+    metric: str
+    figure: str
+    how: str = ""
+    sheet: str = ""
+    p: str = ""
+    published: Printed = ()
+
+    @property
+    def title(self) -> str:
+        """What it is, and in which way it was computed."""
+        return f"{self.figure}, {self.how}" if self.how else self.figure
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Shown":
+        """Make one of JSON types."""
+        return cls(**{**row, "published": _printed(row["published"])})
+
+
 @dataclass(frozen=True)
 class StudyReport(Record):
     """A claim of a paper, what was published, what was measured, and the verdict."""
@@ -95,11 +121,14 @@ class StudyReport(Record):
     unit: str
     """What a table calls it."""
     lines: tuple[Line, ...]
-    published: tuple[tuple[str, str, float], ...]
-    """Group, row and value."""
+    published: Printed
     comparisons: tuple[Comparison, ...]
     verdict: str
     why: str
+    columns: tuple[Shown, ...] = ()
+    """What a table shows of every row, where that is more than the metric."""
+    exact: bool = False
+    """All of it is counted, and depends on no seed."""
     picture: Mapping[str, str] | None = None
     """What else to draw; see `studies.study.Picture`."""
     notes: tuple[str, ...] = ()
@@ -169,8 +198,13 @@ class StudyReport(Record):
         """Make one of what `to_row` gave."""
         parts: dict[str, Any] = {
             "lines": tuple(Line(**each) for each in row["lines"]),
-            "published": tuple((group, name, value) for group, name, value in row["published"]),
+            "published": _printed(row["published"]),
+            "columns": tuple(Shown.from_row(each) for each in row.get("columns", ())),
             "comparisons": tuple(Comparison(**each) for each in row["comparisons"]),
             "notes": tuple(row["notes"]),
         }
         return cls(**{key: row[key] for key in cls.__annotations__ if key in row} | parts)
+
+
+def _printed(given: Iterable[Iterable[Any]]) -> Printed:
+    return tuple((group, row, value) for group, row, value in given)

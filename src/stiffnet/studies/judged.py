@@ -1,13 +1,21 @@
 """The comparisons of a study, judged from its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
 
-from stiffnet.results.study import Comparison, Line
+from stiffnet.results.study import Comparison, Line, Shown
 from stiffnet.studies.study import Judge, Side, Study
-from stiffnet.studies.verdict import Finding, Verdict, correlated, overall, positive, within
+from stiffnet.studies.verdict import (
+    Finding,
+    Verdict,
+    as_printed,
+    correlated,
+    overall,
+    positive,
+    within,
+)
 
 METRICS = {
     "accuracy": "accuracy",
@@ -30,10 +38,13 @@ METRICS = {
 Printed = Sequence[tuple[str, str, float]]
 
 
-def comparisons(study: Study, lines: Sequence[Line], printed: Printed) -> tuple[Comparison, ...]:
+def comparisons(
+    study: Study, lines: Sequence[Line], printed: Printed, columns: Sequence[Shown] = ()
+) -> tuple[Comparison, ...]:
     """Judge every comparison of a study in each of its groups."""
+    known = {study.metric: printed, **{each.metric: each.published for each in columns}}
     return tuple(
-        _judged(judge, study, [line for line in lines if line.group == group], printed)
+        _judged(judge, study, [line for line in lines if line.group == group], known)
         for group in dict.fromkeys(line.group for line in lines)
         for judge in study.judges
         if set(judge.rows) <= {line.row for line in lines if line.group == group}
@@ -47,10 +58,19 @@ def verdict_of(made: Sequence[Comparison]) -> Finding:
     )
 
 
-def _judged(judge: Judge, study: Study, lines: Sequence[Line], printed: Printed) -> Comparison:
-    metric = judge.metric or study.metric
+def _judged(
+    judge: Judge,
+    study: Study,
+    lines: Sequence[Line],
+    known: Mapping[str, Printed],
+) -> Comparison:
+    metric, group = judge.metric or study.metric, lines[0].group
+    printed = {row: value for title, row, value in known.get(metric, ()) if title == group}
     if judge.how == "ranks":
         found = _ranks(judge, lines)
+    elif judge.how == "printed":
+        counted = {line.row: line.values.get(metric) for line in lines if line.values}
+        found = as_printed(counted, printed)
     else:
         sides = [_by_seed(side, metric, lines) for side in judge.sides]
         shared = sorted(sides[0].keys() & sides[1].keys())
@@ -58,24 +78,26 @@ def _judged(judge: Judge, study: Study, lines: Sequence[Line], printed: Printed)
         found = (
             positive(differences) if judge.how == "higher" else within(differences, judge.margin)
         )
-    group = lines[0].group
-    shown = metric == study.metric and judge.how != "ranks"
     return Comparison(
         group,
         sentence(judge, metric),
         "" if judge.how == "ranks" else metric,
         **asdict(found) | {"verdict": found.verdict.value},
-        published=_published(judge, group, printed) if shown else None,
+        published=_published(judge, printed) if judge.rows else None,
     )
 
 
 def sentence(judge: Judge, metric: str) -> str:
     """Say what is claimed of a comparison."""
+    if judge.said:
+        return judge.said
     left, right = (f"{side:g}" if isinstance(side, float) else side for side in judge.sides)
     if judge.how == "ranks":
         x, y = (METRICS.get(each, each) for each in (left, right))
         return f"{y} {'rises' if judge.margin > 0 else 'falls'} with {x}"
     word = METRICS.get(metric, metric)
+    if judge.how == "printed":
+        return f"{word}: in every row as printed"
     if judge.how == "higher" and isinstance(judge.sides[0], float):
         return f"{word}: {right} below {left}"
     if judge.how == "within":
@@ -111,7 +133,6 @@ def _ranks(judge: Judge, lines: Sequence[Line]) -> Finding:
     return correlated(x, y, int(judge.margin))
 
 
-def _published(judge: Judge, group: str, printed: Printed) -> float | None:
-    known = {row: value for title, row, value in printed if title == group}
-    left, right = (known.get(s) if isinstance(s, str) else s for s in judge.sides)
+def _published(judge: Judge, printed: Mapping[str, float]) -> float | None:
+    left, right = (printed.get(s) if isinstance(s, str) else s for s in judge.sides)
     return None if left is None or right is None else left - right

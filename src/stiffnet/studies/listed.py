@@ -26,6 +26,8 @@ def _cost(study: Study, name: str, scale: Scale) -> str:
     distinct = [kind for kind, _ in dict.fromkeys(found)]
     runs = distinct.count("train")
     what = f"{runs} trainings" if runs else f"{len(distinct)} timings"
+    if study.exact:
+        what = "nothing to train"
     minutes = sum(scale.minutes.get(kind, 0.0) for kind in distinct)
     if not minutes:
         return what

@@ -8,11 +8,13 @@ interval reaches 2.5 standard deviations to both sides of the mean.
 
 A study held if all of its comparisons held. It is refuted if one is refuted at 5 % divided by the
 number of comparisons, so that at most one study in twenty is refuted by chance.
+
+Counts that depend on no seed are equal to the published ones or not; one run of them decides.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -132,6 +134,28 @@ def correlated(x: npt.ArrayLike, y: npt.ArrayLike, sign: int) -> Finding:
         f"{said} {100 * p:.2g} % of all orders."
     )
     return Finding(verdict, why, seeds, rho, p=p)
+
+
+def as_printed(found: Mapping[str, int | None], printed: Mapping[str, float]) -> Finding:
+    """Judge the claim that counts are those which were published.
+
+    A count depends on no seed: it is equal or it is not, and no test is needed.
+
+    >>> as_printed({"block 1": 4, "block 2": None}, {"block 1": 4.0, "block 2": 2.0}).why
+    '1 of 2 counts equals what is printed. Of block 2 there are none, and 2 are printed.'
+    """
+    if not printed or any(row not in found for row in printed):
+        return Finding(Verdict.UNDECIDED, "Not every row was counted.", 0)
+    wrong = [row for row in printed if found[row] != printed[row]]
+    if not wrong:
+        return Finding(Verdict.HELD, f"All {len(printed)} counts equal what is printed.", 1)
+    right = len(printed) - len(wrong)
+    has = "none" if found[wrong[0]] is None else f"{found[wrong[0]]:,}"
+    why = (
+        f"{right} of {len(printed)} counts equal{'s' if right == 1 else ''} what is printed. Of "
+        f"{wrong[0]} there are {has}, and {printed[wrong[0]]:,.0f} are printed."
+    )
+    return Finding(Verdict.REFUTED, why, 1)
 
 
 def overall(findings: Sequence[Finding]) -> Finding:
