@@ -1,4 +1,4 @@
-"""Phrases that many sentences need: a few of many names, and what an error says in short."""
+"""Phrases that many sentences need: a few of many names, a rough time, an error in short."""
 
 from collections.abc import Iterable, Sequence
 
@@ -34,3 +34,14 @@ def first_line(error: BaseException) -> str:
     """
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__).rstrip(".! ")
+
+
+def duration(seconds: float) -> str:
+    """Write a rough time.
+
+    >>> duration(12.3), duration(600), duration(9000)
+    ('12 s', '10 minutes', '2.5 hours')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -18,6 +18,7 @@ from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
 from stiffnet.network.open import open_model
 from stiffnet.network.preparation import preparation_of
+from stiffnet.results.demo import DemoReport
 from stiffnet.results.stiffness import StiffnessReport
 
 
@@ -312,9 +313,14 @@ def test_the_demo_tells_its_story(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "demo/report.html" in said.splitlines()[-1]
     assert "stiffnet measure demo/folded --data digits:test" in said
-    before, after = (StiffnessReport.load(f"demo/{name}.json") for name in ("before", "after"))
-    assert after.accuracy > 0.9 > before.accuracy
-    for name, folder in (("train", "demo/run/final"), ("folded", "demo/folded")):
+    found = DemoReport.load("demo/demo.json")
+    assert [form.name for form in found.forms] == [
+        "plain", "SE", "StepNet", "ASR(SE)", "folded", "fused",
+    ]  # fmt: skip
+    for network in found.networks:
+        assert network.after.accuracy > 0.9 > network.before.accuracy
+    assert found.fold.scaled_error < 1e-5
+    for name, folder in (("train", "demo/asr-se/final"), ("folded", "demo/folded")):
         command = ["measure", folder, "--data", "digits", "--limit", "200", "--out", name]
         assert main(command) == 0
         assert json.loads((tmp_path / folder / "MANIFEST.json").read_text())["form"] == name
@@ -322,7 +328,7 @@ def test_the_demo_tells_its_story(tmp_path, capsys):
     assert folded.facts["form"] == "folded"
     assert folded.accuracy == trained.accuracy
     page = (tmp_path / "demo" / "report.html").read_text()
-    assert 'id="folded"' in page
-    for name in ("demo/run/final", "demo/folded"):
+    assert 'id="demo-folding"' in page
+    for name in ("demo/asr-se/final", "demo/folded"):
         parameters = sum(p.numel() for p in open_model(tmp_path / name).model.parameters())
         assert f">{parameters:,}</td>" in page

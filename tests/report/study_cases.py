@@ -180,6 +180,7 @@ def poisoned(text):
         comparisons=tuple(replace(c, sentence=text, why=text) for c in made.comparisons),
         notes=(text,),
         facts={text: text},
+        columns=(Shown("tns", text, how=text, sheet=text), Shown(text, text)),
         picture=made.picture | {"heading": text, "x_title": text, "y_title": text},
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from observe import gradcam_cases, spectrum_cases, stripe_cases
-from report import study_cases
+from report import demo_cases, study_cases
 from report.browser import CHROMIUM, browser
 from report.payloads import PAYLOADS
 from stiffnet.report.page import page
@@ -20,6 +20,7 @@ LARGE = {  # and how many plots are drawn at once
     "study": (lambda: study_cases.study(picture="curves", failed=True), 2),
     "study with columns": (study_cases.columns_study, 3),
     "training": (study_cases.log, 3),
+    "demo": (demo_cases.report, 2 + 1 + 2 + 2 + 1 + 2),
     "Grad-CAM": (gradcam_cases.report, 3 + 3),
 }
 POISONED = {
@@ -28,6 +29,7 @@ POISONED = {
     "study": study_cases.poisoned,
     "study with columns": study_cases.poisoned_columns,
     "training": study_cases.poisoned_log,
+    "demo": demo_cases.poisoned,
     "Grad-CAM": gradcam_cases.poisoned,
 }
 
@@ -99,10 +101,28 @@ def test_the_numbers_of_a_chart_are_saved_as_csv(tab, tmp_path):
     tab.evaluate("document.querySelector('[data-csv]').click()")
     tab.wait_for("saved.length === 1")
     lines = tab.evaluate("saved[0]").split("\r\n")
-    assert lines[0] == "series,x,y,z,error"
+    assert lines[0] == "series,x,y,z,error_above,error_below"
     first = made.comparisons[0]
     assert any(f"{first.estimate:.5g}".rstrip("0") in line for line in lines)
     assert sum(line.startswith("published,") for line in lines) == len(made.comparisons)
+    assert_quiet(tab)
+
+
+def test_speeds_are_saved_with_their_names_and_both_ends_of_their_intervals(tab, tmp_path):
+    made = demo_cases.report()
+    tab.open(made.html(tmp_path / "page.html"))
+    tab.evaluate(
+        "window.saved = []; URL.createObjectURL = (blob) => { blob.text().then((t) => "
+        "saved.push(t)); return 'blob:x'; }; HTMLAnchorElement.prototype.click = function () {}"
+    )
+    tab.evaluate("document.querySelector('[data-csv=demo-speeds]').click()")
+    tab.wait_for("saved.length === 1")
+    lines = [line.split(",") for line in tab.evaluate("saved[0]").split("\r\n")[1:-1]]
+    assert [line[2] for line in lines] == [form.name for form in made.forms]
+    for line, form in list(zip(lines, made.forms, strict=True))[1:]:
+        low, high = form.interval
+        x, above, below = float(line[1]), float(line[4]), float(line[5])
+        assert (x - below, x, x + above) == pytest.approx((low, form.ratio, high), abs=1e-4)
     assert_quiet(tab)
 
 

@@ -40,6 +40,11 @@ def recipes(draw):
         "flip": draw(st.booleans()),
         "batch_noise": draw(st.booleans()),
         "sync_norms": draw(st.booleans()),
+        "style": draw(st.just("") | TEXT),
+        "loss_weights": draw(st.just("") | TEXT),
+        "content_weight": draw(LARGE),
+        "style_weight": draw(LARGE),
+        "tv_weight": draw(LARGE),
     }
     parts = (_optimizer(), _schedule(epochs), _crop(), _noise())
     return Recipe(**given, **{name: value for part in parts for name, value in draw(part).items()})

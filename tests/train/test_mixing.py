@@ -51,21 +51,26 @@ def test_where_both_are_asked_for_both_occur():
 
 
 def test_the_loss_is_the_mean_over_both_labels_and_the_larger_part_counts():
-    images, labels = batch()
-    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 4)).double()
-    recipe = Recipe(mixup=1.0, label_smoothing=0.2)
-    torch.manual_seed(5)
-    judged = Classify(recipe).judge(network, (images.double(), labels), training=True)
-    torch.manual_seed(5)
-    mixed, shares = mix(images.double(), mixings(1.0, 0.0))
-    logits = network(mixed)
-    expected, right = 0.0, 0
-    for i, row in enumerate(shares.double()):
-        for share, label in zip(row, labels, strict=True):
-            expected += share * F.cross_entropy(logits[i], label, label_smoothing=0.2)
-        right += int(logits[i].argmax() == labels[row.argmax()])
-    torch.testing.assert_close(judged.loss, expected)
-    assert int(judged.more["top1"]) == right
+    labels = torch.tensor([0, 1, 2, 3, 1, 2])
+    images = F.one_hot(labels, 4).double().reshape(6, 1, 2, 2)  # whose pixels are the logits
+    network = torch.nn.Flatten()
+    task = Classify(Recipe(mixup=1.0, label_smoothing=0.2))
+    larger = set()
+    for seed in range(8):
+        torch.manual_seed(seed)
+        judged = task.judge(network, (images, labels), training=True)
+        torch.manual_seed(seed)
+        mixed, shares = mix(images, mixings(1.0, 0.0))
+        logits = network(mixed)
+        expected, right = 0.0, 0
+        for i, row in enumerate(shares.double()):
+            for share, label in zip(row, labels, strict=True):
+                expected += share * F.cross_entropy(logits[i], label, label_smoothing=0.2)
+            right += int(logits[i].argmax() == labels[row.argmax()])
+            larger.add(int(row.argmax()) == i)
+        torch.testing.assert_close(judged.loss, expected)
+        assert int(judged.more["top1"]) == right == 6
+    assert larger == {True, False}  # its own part, and the other's
 
 
 def test_nothing_is_mixed_in_a_test_or_by_default():

@@ -48,9 +48,6 @@ class CBAM(Attention):
         )
         self.conv: Any = nn.Conv2d(2, 1, 7, padding=3, bias=False)
         self.norm: Any = nn.BatchNorm2d(1, momentum=0.01)
-        self._initialise()
-
-    def _initialise(self) -> None:
         for layer in (self.mlp.fc1, self.mlp.fc2):
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)

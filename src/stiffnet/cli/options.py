@@ -33,6 +33,21 @@ def choice(kind: type[StrEnum], help: str) -> Any:
     return text("|".join(kind), help)
 
 
+def pairs(settings: list[str]) -> dict[str, str]:
+    """Return what `--set` gave, by field."""
+    from stiffnet.errors import RecipeError
+
+    found: dict[str, str] = {}
+    for given in settings:
+        field, sign, value = given.partition("=")
+        if not sign:
+            raise RecipeError(f"`--set {given}` has no value. Write `--set FIELD=VALUE`.")
+        if field.strip() in found:
+            raise RecipeError(f"`{field.strip()}` is given twice. Keep one of the two.")
+        found[field.strip()] = value.strip()
+    return found
+
+
 def _whole(least: int, most: int) -> Callable[[str], int]:
     def whole(text: str) -> int:
         try:
@@ -105,3 +120,11 @@ BatchSize = Annotated[
 Where = Annotated[Device, choice(Device, "Device to compute on.")]
 Workers = Annotated[int, number("Number of processes that decode image files.")]
 Seed = Annotated[int, number("Random seed for weights that are not given.")]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change a field of the recipe. Can be given several times.",
+    ),
+]

@@ -15,7 +15,7 @@ def restyle(
         typer.Argument(metavar="RUN", help="A run of `train style:NAME`, or a folded network."),
     ],
     pictures: Annotated[
-        list[str], typer.Argument(metavar="PICTURE...", help="Picture files; also china, flower.")
+        list[str], typer.Argument(metavar="PICTURES", help="Picture files; also china, flower.")
     ],
     out: Annotated[Path, text("DIR", "Folder for the pictures, which become NAME.png.")],
     device: Where = Device.auto,

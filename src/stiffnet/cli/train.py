@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stiffnet.cli.options import Device, Weights, Where, Workers, choice, number, text
+from stiffnet.cli.options import (
+    Device,
+    Settings,
+    Weights,
+    Where,
+    Workers,
+    choice,
+    number,
+    pairs,
+    text,
+)
 from stiffnet.cli.terminal import Terminal, command_line
 
 if TYPE_CHECKING:
@@ -29,13 +39,16 @@ def train(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A timm name, torchvision:NAME, or a model folder; style:in, style:bn or "
-            "style:bn+asr to restyle photographs.",
+            help="A timm name, torchvision:NAME, or a model folder; fasterrcnn:NAME for a "
+            "detector; style:in, style:bn or style:bn+asr to restyle photographs.",
         ),
     ] = "",
     data: Annotated[
         str,
-        typer.Option(metavar="DATA", help="digits, cifar10:DIR, or a folder with train/ and val/."),
+        typer.Option(
+            metavar="DATA",
+            help="digits, cifar10:DIR, a folder with train/ and val/, or coco:DIR for a detector.",
+        ),
     ] = "",
     recipe: Annotated[
         str,
@@ -52,14 +65,7 @@ def train(
         int | None,
         number("Random seed for the weights, the order of the images and their augmentation."),
     ] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="Change a field of the recipe. Can be given several times.",
-        ),
-    ] = [],  # noqa: B006  # typer copies it
+    settings: Settings = [],  # noqa: B006  # typer copies it
     style: Annotated[
         str, text("PICTURE", "Style to learn: a picture file, china or flower. For style:NAME.")
     ] = "",
@@ -118,7 +124,7 @@ def train(
         model or None,
         data or None,
         recipe=recipe or None,
-        settings=_pairs(settings),
+        settings=pairs(settings),
         weights=weights or None,
         attention=attention or None,
         seed=seed,
@@ -144,20 +150,6 @@ def train(
     )
     if trained.result.rank == 0:
         print(_told(trained))
-
-
-def _pairs(settings: list[str]) -> dict[str, str]:
-    from stiffnet.errors import RecipeError
-
-    pairs: dict[str, str] = {}
-    for given in settings:
-        field, sign, value = given.partition("=")
-        if not sign:
-            raise RecipeError(f"`--set {given}` has no value. Write `--set FIELD=VALUE`.")
-        if field.strip() in pairs:
-            raise RecipeError(f"`{field.strip()}` is given twice. Keep one of the two.")
-        pairs[field.strip()] = value.strip()
-    return pairs
 
 
 def _told(trained: "Trained") -> str:

@@ -8,11 +8,10 @@ from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import RecipeError
 from stiffnet.jobs.measure import Setting, report_on
-from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.places import check_places, file_name, write_result
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.compare import compare as look
-from stiffnet.report.page import page
 from stiffnet.results.comparison import Comparison
 
 FILES = ("comparison.json", "comparison.html")
@@ -79,22 +78,21 @@ def compare(
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
     images = open_data(data)
-    setting = Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command)
+    setting = Setting(fabric, classes, limit, batch_size, workers, seed, command)
     reports = {}
     for name, model, file, module in zip(
         names_of(models, gated), models, filled, gated, strict=True
     ):
         reports[name] = report_on(
-            model, images, setting,
-            weights=file, attention=module, keep=len(images), watcher=watcher,
+            model, images, setting, weights=file, attention=module, num_classes=num_classes,
+            keep=len(images), watcher=watcher,
         )  # fmt: skip
     facts = {"data": images.name} | ({"command": command} if command else {})
     comparison = look(reports, facts=facts)
     if not fabric.is_global_zero:
         return Compared(comparison, ())
     watcher.found(comparison)
-    texts = (comparison.to_json(), page([comparison]))
-    return Compared(comparison, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Compared(comparison, write_result(folder, FILES, comparison))
 
 
 def each_of(models: Sequence[Spec], given: Sequence[Spec], what: str) -> list[str | None]:

@@ -1,154 +1,350 @@
-"""The whole story on embedded digits: train a small network, measure it, fold it, write a page."""
+"""The whole story from one seed: train four networks, measure, fold and time them, write a page."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor
 
-from stiffnet.data.digits import digits
+from stiffnet.data.boxes import BoxedImages
+from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
+from stiffnet.errors import CorruptFileError, DataError, RecipeError
 from stiffnet.fold.cost import costs
 from stiffnet.fold.fold import fold
+from stiffnet.fold.result import FoldResult
+from stiffnet.jobs.demo_runs import check_runs, train_runs
+from stiffnet.jobs.demo_speed import rates, training_seconds
 from stiffnet.jobs.places import check_places, refuse_strangers, write
+from stiffnet.jobs.report import log_of
 from stiffnet.jobs.subject import Spec
-from stiffnet.jobs.train import followed
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.folded_folder import write_folded
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import Fact
 from stiffnet.network.open import open_model
+from stiffnet.observe.compare import compare
 from stiffnet.observe.measure import measure
+from stiffnet.observe.spectra import spectra
+from stiffnet.ode import euler
+from stiffnet.provenance import provenance
+from stiffnet.report.demo import HEADING
 from stiffnet.report.page import page
-from stiffnet.results.fold import Form, Forms
+from stiffnet.results.demo import DemoNetwork, DemoReport, TimedForm
+from stiffnet.results.ranking import stiffest
+from stiffnet.results.spectra import SpectrumReport
 from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.train.build import open_subject
 from stiffnet.train.recipe import Recipe
-from stiffnet.train.recipe_file import RECIPE, build_recipe
-from stiffnet.train.run import run
+from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.run_folder import RunFolder
+from stiffnet.train.tasks import task_of
+from stiffnet.trajectory.step import Step
+from stiffnet.words import duration
 
-COMMAND = "stiffnet demo"
-MODEL, ATTENTION = "resnet20_cifar", "asr:se"
-SETTINGS = {
-    "epochs": 8,
-    "batch_size": 32,
-    "image_size": 16,  # pixels; the digits have 8
-    "learning_rate": 0.1,
-    "crop": "none",
-    "flip": False,  # a mirrored digit is another one
+MODEL = "resnet32_cifar"
+NETWORKS = {"plain": "none", "SE": "se", "StepNet": "stepnet", "ASR(SE)": "asr:se"}
+"""The attention of each network; the last one is folded."""
+SETTINGS: dict[str, dict[str, object]] = {
+    "digits": {
+        "epochs": 8,
+        "batch_size": 32,
+        "image_size": 16,  # pixels; the digits have 8
+        "learning_rate": 0.1,
+        "crop": "none",
+        "flip": False,  # a mirrored digit is another one
+    }
 }
-FILES = ("before.json", "after.json", "report.html")
+"""Fields of the recipe `quick` that differ, by data set; `OTHERS` for all that are not here."""
+OTHERS: dict[str, object] = {"epochs": 2}
+FILES = ("demo.json", "report.html")
+TESTED = 2_000  # test images at most, evenly chosen
 TIMED = 64  # images in a pass that is timed
-PASSES = 15  # of each form of the network
+ROUNDS = 40  # in which each network is timed
+SEEN = 4  # images whose eigenvalues are found
+STATE = 2_048  # numbers in the state of a step whose eigenvalues are found within seconds
+OTHER_WORK = 30  # seconds for eigenvalues, folding, timing and the page, or so
+ATTENTION = 1.3  # times as long as the plain network a network with attention trains, or so
 
 
 @dataclass(frozen=True)
 class Demo:
     """What the demo found, and where it was written."""
 
-    before: StiffnessReport
-    after: StiffnessReport
-    forms: Forms
-    final: Path
-    """The trained network."""
+    report: DemoReport
+    runs: Mapping[str, RunFolder]
+    """By the networks' names; the network of each is in its folder ``final``."""
     folded: Path
-    """The folded one."""
+    """The folded network."""
     files: tuple[Path, ...]
     """`FILES`."""
 
 
-def demo(out: Spec = "demo", *, seed: int = 0, watcher: Watcher = SILENT) -> Demo:
-    """Train a small network with attention on digits, measure it, fold it, and write a page.
+@dataclass(frozen=True)
+class _Scene:
+    """What all networks of a demo have in common."""
+
+    test: ImageSet | ImageFolder
+    facts: Mapping[str, str]
+    watcher: Watcher
+
+    def look(self, name: str, when: str, loaded: LoadedModel) -> StiffnessReport:
+        """Measure a network on the test images."""
+        attention = NETWORKS.get(name)
+        about = {"weights": when, "form": loaded.form, "network": name}
+        about |= {"attention": attention} if attention else {}
+        batches = self.test.batches(loaded.preparation, batch_size=120, limit=TESTED)
+        with self.watcher.progress(f"measuring {name}, {when}", self.tested) as advance:
+            return measure(
+                loaded.model,
+                batches,
+                classes=self.test.classes,
+                facts={**self.facts, **about},
+                on_batch=advance,
+            )
+
+    @property
+    def tested(self) -> int:
+        """How many test images are looked at."""
+        return min(TESTED, len(self.test))
+
+    def images(self, loaded: LoadedModel) -> Tensor:
+        """Return the images on which passes are compared and timed."""
+        [(images, _)] = self.test.batches(loaded.preparation, batch_size=TIMED, limit=TIMED)
+        return images
+
+
+def demo(
+    out: Spec = "demo",
+    *,
+    data: Spec = "digits",
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    command: str = "stiffnet demo",
+    watcher: Watcher = SILENT,
+) -> Demo:
+    """Train a plain network and three with attention, look at all of them, and write a page.
+
+    They are measured before and after training. The eigenvalues of a stiff step are found, the
+    network with constant attention is folded and compared with what it was, and passes of all
+    of them are timed in turns. A demo that was killed goes on where it was; one that was finished
+    gives way to a new one of the same data and settings.
 
     Args:
-        out: Folder for the run, the folded network and the reports.
-        seed: Random seed for the weights and the order of the images.
+        out: Folder for the runs, the folded network, ``demo.json`` and ``report.html``.
+        data: As for `stiffnet.jobs.train.train`.
+        settings: Fields of the recipe to change, such as ``{"epochs": 1}``.
+        seed: Random seed for the weights, the order of the images and their augmentation.
+        command: What the user typed, for the record.
         watcher: Whoever follows the job.
 
     Raises:
-        StiffnetError: One of its kinds, if something else is in the way; nothing is written then.
+        Stopped: If a signal ended the training; the same call continues it.
+        StiffnetError: One of its other kinds, if something given cannot be used, or something else
+            is in the way; nothing is written then.
     """
-    folder = Path(out)
-    recipe = build_recipe(
-        "quick", SETTINGS, model=MODEL, attention=ATTENTION, data="digits", seed=seed
-    )
-    refuse_strangers(folder / "folded")
+    folder, folded = Path(out), Path(out) / "folded"
+    recipes = {
+        name: _recipe(attention, data, settings, seed) for name, attention in NETWORKS.items()
+    }
+    places = {folder / _file_name(name): recipe for name, recipe in recipes.items()}
+    refuse_strangers(folded)
     check_places(folder, *FILES)
-    with followed(watcher, recipe, folder / "run") as audience:
-        # A demo that was there gives way; somebody's own run does not.
-        again = _is_demo(folder / "run" / RECIPE, recipe)
-        result = run(recipe, folder / "run", command=COMMAND, again=again, audience=audience)
-    final = result.folder.final
-    trained = open_model(final)
-    untrained = open_model(MODEL, num_classes=len(trained.classes), attention=ATTENTION, seed=seed)
-    test = digits("test")
-    before = _look(untrained.model, trained, test, f"random, seed {seed}", watcher)
-    after = _look(trained.model, trained, test, f"trained for {recipe.epochs} epochs", watcher)
-    forms = _fold(trained, after, test, folder / "folded", source=final, watcher=watcher)
-    shown = page(
-        [forms, before, after],
-        titles=["", "before training", "after training"],
-        heading=f"{MODEL} with {ATTENTION} on digits: trained, measured, folded",
+    check_runs(places)
+    starts, test = _starts(recipes, watcher)
+    facts = _facts(recipes["plain"], test.name, command)
+    scene = _Scene(test, facts, watcher)
+    runs = train_runs(places, _shown(folder / FILES[0]), command=command, watcher=watcher)
+    trained = {name: open_model(run.final) for name, run in zip(NETWORKS, runs, strict=True)}
+    networks = tuple(
+        DemoNetwork(
+            name=name,
+            attention=NETWORKS[name],
+            before=scene.look(name, "before training", starts.pop(name)),
+            after=scene.look(name, "after training", trained[name]),
+            log=log_of(run.path),
+        )
+        for name, run in zip(NETWORKS, runs, strict=True)
     )
-    texts = (before.to_json(), after.to_json(), shown)
+    proof, forms = _forms(networks, trained, scene, folded, source=runs[-1].final, command=command)
+    plain = networks[0]
+    report = DemoReport(
+        networks=networks,
+        comparison=compare({each.name: each.after for each in networks}, facts=facts),
+        spectrum=_spectrum(trained[plain.name], plain.after, scene),
+        fold=proof,
+        forms=forms,
+        batch=min(TIMED, len(test)),
+        euler=euler.run(),
+        facts=facts | {"runs": " ".join(run.owner for run in runs)} | _machine(trained["plain"]),
+    )
+    watcher.found(report)
+    texts = (report.to_json(), page([report], heading=HEADING))
     files = write(folder, dict(zip(FILES, texts, strict=True)))
-    return Demo(before, after, forms, final, folder / "folded", files)
+    return Demo(report, dict(zip(NETWORKS, runs, strict=True)), folded, files)
 
 
-def _look(
-    model: nn.Module,
-    trained: LoadedModel,
-    test: ImageSet,
-    weights: str,
-    watcher: Watcher,
-    form: str = "train",
-) -> StiffnessReport:
-    """Measure a form of the network on the test images."""
-    facts = {"model": MODEL, "attention": ATTENTION, "data": test.name, "command": COMMAND}
-    with watcher.progress(f"measuring, {weights}", len(test)) as advance:
-        return measure(
-            model,
-            test.batches(trained.preparation, batch_size=120),
-            classes=test.classes,
-            facts={**facts, "form": form, "weights": weights},
-            on_batch=advance,
+def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, seed: int) -> Recipe:
+    for field in sorted({"attention", "data", "seed", "task"} & set(settings or {})):
+        how = (
+            f"Use `--{field}`"
+            if field in ("data", "seed")
+            else "The demo has its own; leave it out"
+        )
+        raise RecipeError(f"`{field}` cannot be set like this. {how}.")
+    own = SETTINGS.get(str(data).partition(":")[0], OTHERS)
+    changed = {**own, **(settings or {})}
+    return build_recipe(
+        "quick", changed, model=changed.pop("model", MODEL), attention=attention, data=str(data),
+        seed=seed,
+    )  # fmt: skip
+
+
+def _file_name(name: str) -> str:
+    """Return a network's name as that of a folder.
+
+    >>> _file_name("ASR(SE)")
+    'asr-se'
+    """
+    return name.lower().replace("(", "-").rstrip(")")
+
+
+def _starts(
+    recipes: Mapping[str, Recipe], watcher: Watcher
+) -> tuple[dict[str, LoadedModel], ImageSet | ImageFolder]:
+    """Return the networks as training will begin with them; and say how long it will take."""
+    starts, lessons = {}, []
+    for name, recipe in recipes.items():
+        lesson, starts[name], _, _ = open_subject(recipe, task_of(recipe))
+        lessons.append(lesson)
+    train, test = lessons[0].train, lessons[0].test
+    if isinstance(train, BoxedImages) or isinstance(test, BoxedImages):
+        raise DataError("The demo classifies images. Give data with one label for each image.")
+    plain, recipe = next(iter(starts.values())), next(iter(recipes.values()))
+    batch, tested = min(recipe.batch_size, len(train)), min(TESTED, len(test))
+    [(images, labels)] = train.batches(plain.preparation, batch_size=batch, limit=batch)
+    one = training_seconds(plain.model, images, labels)
+    work = len(train) * recipe.epochs * (1 + (len(recipes) - 1) * ATTENTION)
+    work += 2 * len(recipes) * tested / 3  # passes forward alone
+    watcher.note(
+        f"{len(recipes)} networks are trained on {len(train):,} images ({recipe.epochs} epochs) "
+        f"and measured on {tested:,}: about {duration(one * work + OTHER_WORK)} on this machine."
+    )
+    return starts, test
+
+
+def _shown(file: Path) -> list[str]:
+    """Return the names of the runs that a finished demo in this file has shown."""
+    try:
+        return DemoReport.load(file).facts.get("runs", "").split() if file.exists() else []
+    except CorruptFileError:
+        return []
+
+
+def _data_name(spec: str) -> str:
+    """Return what a data set is called, without the place where it lies.
+
+    >>> _data_name("digits"), _data_name("cifar10:there/is"), _data_name("my/photos")
+    ('digits', 'cifar10', 'photos')
+    """
+    name, _, place = spec.partition(":")
+    return Path(place or name).name if name == "folder" or not place else name
+
+
+def _facts(recipe: Recipe, tests: str, command: str) -> dict[str, str]:
+    size = recipe.image_size or "as the data"
+    return {
+        "model": recipe.model,
+        "data": _data_name(recipe.data),
+        "test images": tests,
+        "seed": str(recipe.seed),
+        "epochs": str(recipe.epochs),
+        "image size": str(size),
+        "command": command,
+    }
+
+
+def _machine(plain: LoadedModel) -> dict[str, str]:
+    made = provenance(plain.model)
+    return {key: made[key] for key in ("versions", "python", "device", "precision")} | {
+        "threads": str(torch.get_num_threads())
+    }
+
+
+def _spectrum(plain: LoadedModel, after: StiffnessReport, scene: _Scene) -> SpectrumReport:
+    """Find all eigenvalues of a stiff step of the trained network."""
+    step = _stiff_step(after)
+    batches = scene.test.batches(plain.preparation, batch_size=1, limit=SEEN)
+    numbers = [int(few[0]) for few in batches.indices]
+    images = [(number, *pair) for number, pair in zip(numbers, batches, strict=True)]
+    with scene.watcher.progress(f"eigenvalues of {step.name}", len(images)) as advance:
+        return spectra(
+            plain.model,
+            images,
+            [step],
+            method="reduced",
+            classes=scene.test.classes,
+            facts=scene.facts,
+            on_spectrum=lambda: advance(1),
         )
 
 
-def _fold(
-    trained: LoadedModel,
-    after: StiffnessReport,
-    test: ImageSet,
+def _stiff_step(report: StiffnessReport) -> Step:
+    """Return the stiffest counted step whose state is small, or that of the smallest state."""
+    counted = [step.counted and step.identity for step in report.steps]
+    order = stiffest(report.summary.nsi_mean.tolist(), counted)
+    steps = [report.steps[i] for i in order]
+
+    def numbers(step: Step) -> int:
+        return int(torch.Size(step.shape).numel())
+
+    return next((s for s in steps if numbers(s) <= STATE), None) or min(steps, key=numbers)
+
+
+def _forms(
+    networks: tuple[DemoNetwork, ...],
+    trained: Mapping[str, LoadedModel],
+    scene: _Scene,
     out: Path,
     *,
     source: Path,
-    watcher: Watcher = SILENT,
-) -> Forms:
-    """Write the folded network, and run it as it was written, beside the trained and the fused."""
-    [(images, _)] = test.batches(trained.preparation, batch_size=TIMED, limit=TIMED)
-    folded, fused = (fold(trained.model, images, fuse=fuse, passes=0) for fuse in (False, True))
-    made_by: dict[str, Fact] = {"folded_by": COMMAND, "source": str(source), "fuse": False}
-    write_folded(out, folded.model, folded.report.changes, source=trained, made_by=made_by)
-    models = {"folded": open_model(out).model, "fused": fused.model}
-    with watcher.progress("timing the forms of the network", 1) as advance:
-        taken = costs([trained.model, *models.values()], ((images,), {}), passes=PASSES)
-        advance(1)
-    looks = (_look(model, trained, test, name, watcher, "folded") for name, model in models.items())
-    accuracies = [after.accuracy, *(report.accuracy for report in looks)]
-    errors = [None, folded.report.scaled_error, fused.report.scaled_error]
-    forms = (
-        Form(
-            name,
-            accuracy,
-            cost.parameters,
-            cost.macs,
-            cost.seconds and len(images) / cost.seconds,
-            error,
+    command: str,
+) -> tuple[Any, tuple[TimedForm, ...]]:
+    """Fold the last network, write it, and count and time all forms; the folded one as written."""
+    constant = trained[networks[-1].name]
+    images = scene.images(constant)
+    folded, fused = (_folded(constant, images, fuse=fuse) for fuse in (False, True))
+    made_by: dict[str, Fact] = {"folded_by": command, "source": str(source), "fuse": False}
+    write_folded(out, folded.model, folded.report.changes, source=constant, made_by=made_by)
+    written = open_model(out)
+    every = {
+        **trained,
+        "folded": written,
+        "fused": replace(written, model=fused.model),
+    }
+    accuracies = {network.name: network.after.accuracy for network in networks}
+    for name in ("folded", "fused"):
+        accuracies[name] = scene.look(name, "after training", every[name]).accuracy
+    errors = {"folded": folded.report.scaled_error, "fused": fused.report.scaled_error}
+    plain, *others = every
+    with scene.watcher.progress("timing all networks in turns", ROUNDS) as advance:
+        rate, ratios = rates(
+            every[plain].model, {name: every[name].model for name in others}, images,
+            rounds=ROUNDS, on_round=lambda: advance(1),
+        )  # fmt: skip
+    taken = costs([loaded.model for loaded in every.values()], ((images,), {}), passes=0)
+    forms = []
+    for name, cost in zip(every, taken, strict=True):
+        own = ratios.get(name, ())
+        form = TimedForm(
+            name, accuracies[name], cost.parameters, cost.macs, None, errors.get(name), own
         )
-        for name, accuracy, cost, error in zip(
-            ("as trained", *models), accuracies, taken, errors, strict=True
-        )
-    )
-    return Forms(tuple(forms), tested=len(test), batch=len(images), passes=PASSES)
+        forms.append(replace(form, rate=rate * form.ratio))
+    facts = {**scene.facts, "data": f"{len(images)} images of {scene.test.name}"}
+    return replace(folded.report, facts=facts | provenance(constant.model)), tuple(forms)
 
 
-def _is_demo(path: Path, recipe: Recipe) -> bool:
-    return path.exists() and replace(build_recipe(path), seed=recipe.seed) == recipe
+def _folded(constant: LoadedModel, images: Tensor, *, fuse: bool) -> FoldResult:
+    return fold(constant.model, images, fuse=fuse, passes=0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from stiffnet.files import check_replaceable, check_writable
 from stiffnet.fold.fold import STAGES, fold as run
 from stiffnet.fold.result import FoldResult
 from stiffnet.jobs.places import SIGNS, file_name, refuse_strangers
-from stiffnet.jobs.subject import Spec, Subject, facts_of, remarks_on, subject_of
+from stiffnet.jobs.subject import Choice, Spec, Subject, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.described_folder import TRANSFORMERS
 from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
@@ -48,10 +48,6 @@ class FoldedNetwork:
 def fold(
     model: Spec,
     *,
-    weights: Spec | None = None,
-    weights_key: str = "",
-    attention: str | None = None,
-    num_classes: int | None = None,
     fuse: bool = False,
     onnx: Spec | None = None,
     program: Spec | None = None,
@@ -61,15 +57,12 @@ def fold(
     out: Spec | None = None,
     command: str = "",
     watcher: Watcher = SILENT,
+    **choice: Unpack[Choice],
 ) -> FoldedNetwork:
     """Fold constant attention and branches into the weights, and write a model folder.
 
     Args:
         model: A run, a model folder, or the name of a network whose weights are given.
-        weights: None for a folder's own, ``"pretrained"``, or a weights file.
-        weights_key: Which state dict of a checkpoint.
-        attention: The module on every step of a named network.
-        num_classes: Number of outputs of a named network; None for its own.
         fuse: Also fuse every norm with the layer before it.
         onnx: ONNX file to write as well.
         program: `torch.export` program to write as well.
@@ -79,13 +72,14 @@ def fold(
         out: Folder for the network; None for ``RUN/folded``, ``FOLDER-folded`` or ``folded/NAME``.
         command: What the user typed, for the record.
         watcher: Whoever follows the job.
+        **choice: Weights, attention and number of outputs of the network; see `Choice`.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used, nothing can be folded,
             or the folded network differs; nothing is written then.
     """
     subject = subject_of(model)
-    if subject.named and weights is None and is_model_name(str(model)):
+    if subject.named and choice.get("weights") is None and is_model_name(str(model)):
         raise FoldError(
             f"{model} is the name of a network, and its weights would be random. Give them with "
             f"`--weights`, or give a folder, as in `./{model}`."
@@ -102,9 +96,7 @@ def fold(
     if onnx is not None:
         require_onnx()
     _check_files(folder, files)
-    loaded = subject.open(
-        weights=weights, weights_key=weights_key, attention=attention, num_classes=num_classes
-    )
+    loaded = subject.open(**choice)
     if loaded.name.startswith(TRANSFORMERS):
         raise FoldError(
             f"{model} is a network of transformers, which a model folder of ours cannot hold. Fold "

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
-from stiffnet.data import open_data
+from stiffnet.data import open_labelled
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.labels import judging_of, remarks_on_images, said_number, said_of
-from stiffnet.jobs.places import check_places, file_name, write
-from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.gradcam import gradcam as look
-from stiffnet.report.page import page
 from stiffnet.results.gradcam import LABEL, PREDICTED, GradcamReport
 
 FILES = ("gradcam.json", "gradcam.html")
@@ -30,10 +30,6 @@ def gradcam(
     model: Spec,
     data: Spec,
     *,
-    weights: Spec | None = None,
-    weights_key: str = "",
-    attention: str | None = None,
-    num_classes: int | None = None,
     classes: str = "",
     images: int = IMAGES,
     layer: str = "",
@@ -45,6 +41,7 @@ def gradcam(
     out: Spec | None = None,
     command: str = "",
     watcher: Watcher = SILENT,
+    **choice: Unpack[Choice],
 ) -> Explained:
     """Average the Grad-CAM of a network, and write ``gradcam.json`` and ``gradcam.html``.
 
@@ -57,15 +54,8 @@ def gradcam(
     folder = Path("gradcam", file_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     chosen = make_fabric(device=device).device
-    subject, pictures, said = subject_of(model), open_data(data), said_of(classes)
-    loaded = subject.open(
-        weights=weights,
-        weights_key=weights_key,
-        attention=attention,
-        num_classes=num_classes,
-        guess=said_number(said, pictures),
-        seed=seed,
-    )
+    subject, pictures, said = subject_of(model), open_labelled(data), said_of(classes)
+    loaded = subject.open(guess=said_number(said, pictures), seed=seed, **choice)
     for text in (*remarks_on(loaded), *remarks_on_images(pictures)):
         watcher.note(text)
     outputs = None
@@ -94,6 +84,5 @@ def gradcam(
             on_batch=advance,
         )
     watcher.found(report)
-    shown = page([report], heading=f"Average Grad-CAM of {loaded.name} on {pictures.name}")
-    texts = (report.to_json(), shown)
-    return Explained(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    heading = f"Average Grad-CAM of {loaded.name} on {pictures.name}"
+    return Explained(report, write_result(folder, FILES, report, heading))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from lightning_fabric import Fabric
 
@@ -20,12 +20,11 @@ from stiffnet.jobs.labels import (
     said_of,
 )
 from stiffnet.jobs.measure_text import measure_text
-from stiffnet.jobs.places import check_places, file_name, write
-from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.text_model import is_text_model
 from stiffnet.observe.measure import KEEP, measure as look
-from stiffnet.report.page import page
 from stiffnet.results.stiffness import StiffnessReport
 
 FILES = ("report.json", "report.html")
@@ -44,10 +43,6 @@ def measure(
     model: Spec,
     data: Spec,
     *,
-    weights: Spec | None = None,
-    weights_key: str = "",
-    attention: str | None = None,
-    num_classes: int | None = None,
     classes: str = "",
     limit: int | None = None,
     batch_size: int = 64,
@@ -57,6 +52,7 @@ def measure(
     out: Spec | None = None,
     command: str = "",
     watcher: Watcher = SILENT,
+    **choice: Unpack[Choice],
 ) -> Measured:
     """Measure a network on labelled images, and write ``report.json`` and ``report.html``.
 
@@ -68,10 +64,6 @@ def measure(
             with its tokenizer, for a text file as `data`.
         data: ``digits``, ``cifar10:DIR``, a folder of class folders, for a detector ``coco:DIR``,
             or another of `open_data`.
-        weights: None for a folder's own or random ones, ``"pretrained"``, or a weights file.
-        weights_key: Which state dict of a checkpoint, such as ``"state_dict_ema"``.
-        attention: A module for every step of a named network.
-        num_classes: Number of outputs; None for that of the weights, or the data's.
         classes: What the outputs stand for, where the network does not know: a file of class
             names, ``"imagenet"``, or ``"data"`` for the data's classes in order.
         limit: Measure this many images, evenly chosen; None for all.
@@ -82,6 +74,7 @@ def measure(
         out: Folder for the files; None for ``stiffness/MODEL``.
         command: What the user typed, for the record.
         watcher: Whoever follows the job.
+        **choice: Weights, attention and number of outputs of the network; see `Choice`.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
@@ -92,19 +85,16 @@ def measure(
     watcher = watcher if fabric.is_global_zero else SILENT
     if isinstance(model, str) and is_text_model(model):
         report = measure_text(
-            model, data, attention=attention, limit=limit, batch_size=batch_size, device=device,
-            command=command, watcher=watcher, weights=weights, weights_key=weights_key,
-            num_classes=num_classes, classes=classes,
+            model, data, limit=limit, batch_size=batch_size, device=device, command=command,
+            watcher=watcher, classes=classes, **choice,
         )  # fmt: skip
         return _written(report, folder, watcher, first=fabric.is_global_zero)
     report = report_on(
         model,
         open_data(data),
-        Setting(fabric, classes, num_classes, limit, batch_size, workers, seed, command),
-        weights=weights,
-        weights_key=weights_key,
-        attention=attention,
+        Setting(fabric, classes, limit, batch_size, workers, seed, command),
         watcher=watcher,
+        **choice,
     )
     return _written(report, folder, watcher, first=fabric.is_global_zero)
 
@@ -115,7 +105,6 @@ class Setting:
 
     fabric: Fabric
     classes: str
-    num_classes: int | None
     limit: int | None
     batch_size: int
     workers: int
@@ -128,23 +117,14 @@ def report_on(
     images: Data,
     setting: Setting,
     *,
-    weights: Spec | None,
-    weights_key: str = "",
-    attention: str | None,
     keep: int = KEEP,
     watcher: Watcher,
+    **choice: Unpack[Choice],
 ) -> StiffnessReport:
     """Open a network, and measure it on images that are prepared as it wants them."""
-    subject = subject_of(model)
     said = said_of(setting.classes)
-    loaded = subject.open(
-        weights=weights,
-        weights_key=weights_key,
-        attention=attention,
-        num_classes=setting.num_classes,
-        guess=said_number(said, images),
-        seed=setting.seed,
-    )
+    guess = said_number(said, images)
+    loaded = subject_of(model).open(guess=guess, seed=setting.seed, **choice)
     fabric = setting.fabric
     network = loaded.model.to(fabric.device)
     judged = judging_of(loaded, images, said)
@@ -193,5 +173,4 @@ def _written(report: StiffnessReport, folder: Path, watcher: Watcher, *, first: 
     if not first:
         return Measured(report, ())
     watcher.found(report)
-    texts = (report.to_json(), page([report]))
-    return Measured(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Measured(report, write_result(folder, FILES, report))

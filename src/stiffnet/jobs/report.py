@@ -16,6 +16,7 @@ from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.report.kinds import KINDS
 from stiffnet.report.markdown import markdown
 from stiffnet.report.page import page
+from stiffnet.results.demo import DemoReport
 from stiffnet.results.record import Record
 from stiffnet.results.study import StudyReport
 from stiffnet.results.training import TrainingLog
@@ -39,7 +40,12 @@ def _saved(kinds: Iterable[type]) -> Iterator[type[Record]]:
 RECORDS = {kind.KIND: kind for kind in _saved(KINDS)}
 """Kinds of results by what their files say that they are."""
 FACTS = ("model", "attention", "data", "seed", "epochs", "batch_size", "learning_rate", "schedule")
-FIRST = (StudyReport, TrainingLog)  # on the page, in this order; then the others as they come
+_WHOLE = (StudyReport.KIND, DemoReport.KIND)  # hide the runs and results that they were made of
+FIRST = (
+    DemoReport,
+    StudyReport,
+    TrainingLog,
+)  # on the page, in this order; then the others as they come
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ def _results(path: Path, watcher: Watcher) -> Iterator[tuple[Record, Path]]:
         try:
             yield (
                 (
-                    _log(file.parent)
+                    log_of(file.parent)
                     if file.name == RunFolder(file.parent).log.name
                     else _read(file)
                 ),
@@ -131,13 +137,13 @@ def _results(path: Path, watcher: Watcher) -> Iterator[tuple[Record, Path]]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield files that may hold results, in order; a run and a study hide what is inside them."""
+    """Yield files that may hold results, in order; runs, studies and demos hide what they hold."""
     names = sorted(entry.name for entry in folder.iterdir())
     run = RunFolder(folder)
     if run.recipe.exists() and run.log.exists():
         yield run.log
     records = [folder / name for name in names if name.endswith(".json")]
-    studied = [file for file in records if _kind(file) == StudyReport.KIND]
+    studied = [file for file in records if _kind(file) in _WHOLE]
     yield from studied or [
         file for file in records if file.name not in ("run.json", "MANIFEST.json")
     ]
@@ -174,7 +180,8 @@ def _kind(file: Path) -> str:
     return str(text).removeprefix("stiffnet ").rpartition(", version")[0]
 
 
-def _log(folder: Path) -> TrainingLog:
+def log_of(folder: Path) -> TrainingLog:
+    """Return the log of the run in a folder, with what matters of its recipe."""
     run = RunFolder(folder)
     recipe = asdict(build_recipe(run.recipe))
     facts = {key.replace("_", " "): str(recipe[key]) for key in FACTS}

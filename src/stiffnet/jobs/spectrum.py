@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Unpack
 
 from torch import Tensor
 
@@ -15,17 +16,17 @@ from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import StepError
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
-from stiffnet.jobs.places import check_places, file_name, write
+from stiffnet.jobs.places import check_places, file_name, write_result
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
-from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.observe.spectra import spectra as look
 from stiffnet.observe.spectrum import Of, step_called
-from stiffnet.report.page import page
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.stiffness.spectrum import METHODS, Method, Plan
 from stiffnet.trajectory.steps import Step, steps as find_steps
+from stiffnet.words import duration
 
 FILES = ("spectrum.json", "spectrum.html")
 PARTS = "parts"
@@ -53,15 +54,12 @@ def spectrum(
     images: int | None = IMAGES,
     cap: int = GIB,
     resume: bool = False,
-    weights: Spec | None = None,
-    weights_key: str = "",
-    attention: str | None = None,
-    num_classes: int | None = None,
     classes: str = "",
     seed: int = 0,
     out: Spec | None = None,
     command: str = "",
     watcher: Watcher = SILENT,
+    **choice: Unpack[Choice],
 ) -> Spectra:
     """Find spectra of a network on images, and write ``spectrum.json`` and ``spectrum.html``.
 
@@ -90,14 +88,7 @@ def spectrum(
     subject = subject_of(model)
     source = open_labelled(data)
     said = said_of(classes)
-    loaded = subject.open(
-        weights=weights,
-        weights_key=weights_key,
-        attention=attention,
-        num_classes=num_classes,
-        guess=said_number(said, source),
-        seed=seed,
-    )
+    loaded = subject.open(guess=said_number(said, source), seed=seed, **choice)
     judged = judging_of(loaded, source, said)
     for text in (*([judged.told] if judged.remarkable else []), *remarks_on(loaded)):
         watcher.note(text)
@@ -135,8 +126,7 @@ def spectrum(
         return Spectra(report, ())
     watcher.found(report)
     heading = f"Eigenvalues of {loaded.name} on {source.name}"
-    texts = (report.to_json(), page([report], heading=heading))
-    return Spectra(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    return Spectra(report, write_result(folder, FILES, report, heading))
 
 
 def _chosen(loaded: LoadedModel, image: Tensor, names: Sequence[str]) -> list[Step]:
@@ -176,19 +166,8 @@ def _telling(watcher: Watcher) -> Callable[[str, Plan], None]:
         if plan.method == "reduced":
             size += f", reduced to k = {plan.inner:,} behind {plan.cut}"
         watcher.note(
-            f"{step}: {size}; about {plan.bytes / 2**30:.2g} GiB and {_duration(plan.seconds)} for "
+            f"{step}: {size}; about {plan.bytes / 2**30:.2g} GiB and {duration(plan.seconds)} for "
             "each image."
         )
 
     return tell
-
-
-def _duration(seconds: float) -> str:
-    """Write a rough time.
-
-    >>> _duration(12.3), _duration(600), _duration(9000)
-    ('12 s', '10 minutes', '2.5 hours')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 from stiffnet.data import open_data, open_labelled
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
-from stiffnet.jobs.places import check_places, file_name, write
-from stiffnet.jobs.subject import Spec, facts_of, remarks_on, subject_of
+from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.epochs import stripes_over_epochs
 from stiffnet.observe.growth import growth as follow
 from stiffnet.observe.stripes import stripes as look
-from stiffnet.report.page import page
 from stiffnet.results.drift import Drift
 from stiffnet.results.stripes import StripeReport
 from stiffnet.train.run_folder import RunFolder
@@ -33,10 +33,6 @@ def stripes(
     model: Spec,
     data: Spec,
     *,
-    weights: Spec | None = None,
-    weights_key: str = "",
-    attention: str | None = None,
-    num_classes: int | None = None,
     limit: int | None = None,
     growth: int = 0,
     batch_size: int = 64,
@@ -46,6 +42,7 @@ def stripes(
     out: Spec | None = None,
     command: str = "",
     watcher: Watcher = SILENT,
+    **choice: Unpack[Choice],
 ) -> Striped:
     """Look at the attention of a network, and write ``stripes.json`` and ``stripes.html``.
 
@@ -62,14 +59,7 @@ def stripes(
     chosen = make_fabric(device=device).device
     subject = subject_of(model)
     images = open_labelled(data) if growth else open_data(data)
-    loaded = subject.open(
-        weights=weights,
-        weights_key=weights_key,
-        attention=attention,
-        num_classes=num_classes,
-        guess=len(images.classes),
-        seed=seed,
-    )
+    loaded = subject.open(guess=len(images.classes), seed=seed, **choice)
     for text in remarks_on(loaded):
         watcher.note(text)
     network = loaded.model.to(chosen)
@@ -85,12 +75,11 @@ def stripes(
             [(few, _)] = images.batches(loaded.preparation, batch_size=growth, limit=growth)
             report = report.adding(growth=follow(network, few))
             advance(growth)
-    if weights is None and subject.run is not None:
+    if choice.get("weights") is None and subject.run is not None:
         report = report.adding(drift=_drift(subject.run, watcher))
     watcher.found(report)
-    shown = page([report], heading=f"Attention in {loaded.name} on {images.name}")
-    texts = (report.to_json(), shown)
-    return Striped(report, write(folder, dict(zip(FILES, texts, strict=True))))
+    heading = f"Attention in {loaded.name} on {images.name}"
+    return Striped(report, write_result(folder, FILES, report, heading))
 
 
 def _drift(run: RunFolder, watcher: Watcher) -> Drift | None:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from stiffnet.errors import CheckpointError
 from stiffnet.network.described_folder import is_described
@@ -15,6 +16,19 @@ from stiffnet.network.open import open_model
 from stiffnet.train.run_folder import RunFolder
 
 Spec = str | os.PathLike[str]
+
+
+class Choice(TypedDict, total=False):
+    """What every job on a network takes, beside the network itself."""
+
+    weights: Spec | None
+    """None for a folder's own or random ones, ``"pretrained"``, or a weights file."""
+    weights_key: str
+    """Which state dict of a checkpoint, such as ``"state_dict_ema"``."""
+    attention: str | None
+    """A module for every step of a named network; a folder knows its own."""
+    num_classes: int | None
+    """Number of outputs; None for that of the weights, or of the data, or the network's own."""
 
 
 @dataclass(frozen=True)
@@ -39,36 +53,24 @@ class Subject:
         return self.folder is not None and (self.folder / MANIFEST).exists()
 
     def open(
-        self,
-        *,
-        weights: Spec | None = None,
-        weights_key: str = "",
-        attention: str | None = None,
-        num_classes: int | None = None,
-        guess: int | None = None,
-        seed: int = 0,
+        self, *, guess: int | None = None, seed: int = 0, **choice: Unpack[Choice]
     ) -> LoadedModel:
         """Build the network and fill it, as `open_model` does.
 
         `guess` is the number of outputs where nothing else says it: for a name without weights. A
         folder of ours has its own attention, and takes no other.
         """
+        attention = choice.get("attention")
         if attention is not None and self.ours:
             raise CheckpointError(
                 f"{self.spec} was trained with its own attention, so `--attention {attention}` "
                 "cannot be attached to it here. Leave the option out."
             )
-        if num_classes is None and weights is None and is_classifier_name(str(self.spec)):
-            num_classes = guess
-        return open_model(
-            self.spec if self.folder is None else self.folder,
-            weights=weights,
-            weights_key=weights_key,
-            num_classes=num_classes,
-            adopt_classes=True,
-            attention=attention,
-            seed=seed,
-        )
+        said = (choice.get("num_classes"), choice.get("weights"))
+        if said == (None, None) and is_classifier_name(str(self.spec)):
+            choice["num_classes"] = guess
+        place = self.spec if self.folder is None else self.folder
+        return open_model(place, adopt_classes=True, seed=seed, **choice)
 
 
 def subject_of(spec: Spec) -> Subject:

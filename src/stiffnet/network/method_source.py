@@ -97,11 +97,8 @@ class Method:
         closure = tuple(cells[name] for name in code.co_freevars)
         new = FunctionType(code, old.__globals__, old.__name__, old.__defaults__, closure)
         new.__kwdefaults__ = old.__kwdefaults__
-        new.__annotations__ = old.__annotations__
-        new.__qualname__ = old.__qualname__
-        new.__module__ = old.__module__
-        new.__doc__ = old.__doc__
-        new.__dict__.update(old.__dict__)
+        functools.update_wrapper(new, old)
+        del new.__wrapped__  # type: ignore[attr-defined]  # it does not call the old one
         made: Callable[..., Any] = _rewrapped(self.owner.__dict__[self.name], old, new)
         return made
 

@@ -121,12 +121,7 @@ def _from_place(
             raise CheckpointError(
                 f"{place} is a model folder of ours, which holds one network. Leave out the key."
             )
-        return _from_folder(
-            read_folder(place),
-            weights=weights,
-            num_classes=options["num_classes"],
-            in_chans=options["in_chans"],
-        )
+        return _from_folder(read_folder(place), weights, options)
     for option, value in (("weights", weights), *options.items()):
         if value is not None and option != "attention":
             raise CheckpointError(
@@ -137,11 +132,7 @@ def _from_place(
 
 
 def _from_folder(
-    folder: ModelFolder,
-    *,
-    weights: str | os.PathLike[str] | None,
-    num_classes: int | None,
-    in_chans: int | None,
+    folder: ModelFolder, weights: str | os.PathLike[str] | None, given: Mapping[str, Any]
 ) -> LoadedModel:
     if weights == PRETRAINED:
         raise CheckpointError(
@@ -149,10 +140,10 @@ def _from_folder(
             f"{folder.name} instead of the folder."
         )
     options = dict(folder.options)
-    for key, value in (("num_classes", num_classes), ("in_chans", in_chans)):
-        if value is not None and value != options.get(key, value):
+    for key in ("num_classes", "in_chans"):
+        if given[key] is not None and given[key] != options.get(key, given[key]):
             raise CheckpointError(
-                f"{folder.path} contains a network with {key}={options[key]}, not {value}. "
+                f"{folder.path} contains a network with {key}={options[key]}, not {given[key]}. "
                 f"Leave `{key}` out."
             )
     kinds = {"num_classes": int, "in_chans": int, "image_size": int, "attention": str}

@@ -235,13 +235,11 @@ def _gate_augmented(text: _Text, node: ast.AugAssign, operand: int, call: _Call)
     start, end = text.at(begin(node)), text.at(stop(node))
     value = _after_space(text, _operator(text, text.at(stop(node.target))) + 2)
     target = ast.unparse(node.target)
+    if (operand == 0 or call.with_state) and not _plain(node.target):
+        raise Unreadable(f"its addition is to {target!r}; add to a variable")
     if operand == 1:
-        if call.with_state and not _plain(node.target):
-            raise Unreadable(f"its addition is to {target!r}; add to a variable")
         text.wrap(value, end, call.before(), call.behind(target))
         return
-    if not _plain(node.target):
-        raise Unreadable(f"its addition is to {target!r}; add to a variable")
     if not call.with_state or isinstance(node.value, ast.Name):
         name = node.value.id if isinstance(node.value, ast.Name) else ""
         gated = f"{call.before()}{target}{call.behind(name)}"

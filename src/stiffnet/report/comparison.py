@@ -79,8 +79,8 @@ def _part(comparison: Comparison, title: str, end: str) -> Part:
         kind="comparison",
         articles=[(title, said)],
         sections=[*_steps(comparison, end), _stages(comparison, end)],
-        tables=[(_against(pair), list(_tables(pair))) for pair in comparison.pairs],
-        reading=["comparison"],
+        tables=pair_tables(comparison),
+        reading=["stiffness", "comparison"],
         facts=facts,
     )
 
@@ -101,10 +101,11 @@ def same_images(comparison: Comparison) -> str:
 
 def findings(comparison: Comparison) -> list[str]:
     """Say what differs between the first network and each of the others."""
-    return [sentence for pair in comparison.pairs for sentence in (_wholes(pair), _matching(pair))]
+    return [sentence for pair in comparison.pairs for sentence in (wholes(pair), _matching(pair))]
 
 
-def _wholes(pair: Pair) -> str:
+def wholes(pair: Pair) -> str:
+    """Say how TNS, accuracy and loss of the second network differ from the first one's."""
     told = [_whole(name, found) for name, found in pair.wholes.items()]
     if not told:
         return f"{_name(pair.second)}: neither network has a TNS, a loss or an accuracy."
@@ -209,6 +210,11 @@ def _stages(comparison: Comparison, end: str) -> Section:
     )
     block = Plot(f"shares{end}", figure, "Share of each stage in the sum of NSI")
     return Section(f"stages{end}", "Where in the network it is stiff", "Stages", text, [block])
+
+
+def pair_tables(comparison: Comparison) -> list[tuple[str, list[Table]]]:
+    """Return the numbers of every pair, each under its name."""
+    return [(_against(pair), list(_tables(pair))) for pair in comparison.pairs]
 
 
 def _tables(pair: Pair) -> Iterator[Table]:

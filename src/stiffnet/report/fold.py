@@ -30,7 +30,7 @@ def _part(report: FoldReport, title: str, end: str) -> blocks.Part:
         kind="fold",
         articles=[(title, said)],
         sections=[blocks.Section(f"costs{end}", heading, "Costs", text, [costs_table(report)])],
-        tables=[(title, _tables(report))],
+        tables=[(title, tables(report))],
         reading=["fold"],
         facts=[(title, blocks.Facts(cleaned(report.facts)))],
     )
@@ -84,7 +84,8 @@ def costs_table(report: FoldReport) -> blocks.Table:
     return blocks.Table("forms", "The network before and after", columns, made, sheet=True)
 
 
-def _tables(report: FoldReport) -> list[blocks.Table]:
+def tables(report: FoldReport) -> list[blocks.Table]:
+    """Return what was folded, and what stays and why."""
     frame = report.to_frame()
     what, kind = cells.words("What", "name"), cells.words("Kind", "kind", longest=60)
     into = cells.words("Into", "into", "what took it in", longest=300)

@@ -14,7 +14,7 @@ from stiffnet.report.text import clean, cleaned, count, images, percent, rows
 from stiffnet.results.gradcam import UNIFORM, Estimate, GradcamReport, MapsOf
 
 CLASSES = 24  # that are drawn: those with the most images
-_TITLES = {"images": "Images", "shifted": "Shifted images", "noise": "Noise"}
+_TITLES = {"images": "Images", "shifted": "Shifted", "noise": "Noise"}
 
 
 def parts(given: Sequence[tuple[GradcamReport, str]]) -> list[blocks.Part]:
@@ -49,7 +49,8 @@ def _tiles(report: GradcamReport) -> list[tuple[str, str, str]]:
     return [
         ("In the central quarter", in_percent(report.images.mass("centre")),
          f"of the mean map; {percent(UNIFORM)} if even"),
-        ("The same for noise", in_percent(report.noise.mass("centre")), "as large as the images"),
+        ("The same for noise", in_percent(report.noise.mass("centre")),
+         "Gaussian, with the images' mean and deviation"),
         ("Follows the shift", in_percent(report.followed), "100 %: as the images do; 0 %: stays"),
         ("Images", count(report.samples), maps),
     ]  # fmt: skip
@@ -73,11 +74,12 @@ def _sections(report: GradcamReport, end: str) -> list[blocks.Section]:
     if len(report.class_label):
         shown = _most(report)
         many = f"{count(len(shown))} of {count(len(report.class_label))} classes, those with the "
-        text = "The mean maps of the images, by their labels, in one scale of colours." + (
-            f" Drawn are {many}most images; the tables have all of them."
-            if len(shown) < len(report.class_label)
-            else ""
+        text = (
+            "The mean maps of the images, by their labels, in one scale of colours, and how much "
+            "of each lies in the central quarter."
         )
+        if len(shown) < len(report.class_label):
+            text += f" Drawn are {many}most images; the tables have all of them."
         ends = colour_range([report.class_mean[i] for i in shown])
         plots = [_class(report, i, ends, end) for i in shown]
         box = blocks.Box("maps many", plots)
@@ -104,7 +106,7 @@ def _class(report: GradcamReport, number: int, ends: tuple[float, float], end: s
     middle = report.images.mass("x", own).value, report.images.mass("y", own).value
     figure = map_figure(report.class_mean[number], middle, ends, small=True)
     name = clean(report.class_name(label), longest=60)
-    note = f"{in_percent(share)} of {images(int(own.sum()))}"
+    note = f"{in_percent(share)}, {images(int(own.sum()))}"
     return blocks.Plot(f"class-{number}{end}", figure, "Mean Grad-CAM", name, note)
 
 

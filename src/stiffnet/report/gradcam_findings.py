@@ -62,7 +62,7 @@ def findings(report: GradcamReport) -> list[str]:
             f"middle and {in_sides(y)} of the height below it."
         )
         found += [*_noise(report), *_shift(report), *_extremes(report)]
-    return [*found, *report.notes]
+    return [*found, *map(clean, report.notes)]
 
 
 def shift_verdict(found: Estimate) -> str:

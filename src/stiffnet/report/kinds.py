@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from stiffnet.report import (
     comparison,
+    demo,
     fold,
     forms,
     gradcam,
@@ -21,6 +22,7 @@ from stiffnet.report import (
 )
 from stiffnet.report.blocks import Part
 from stiffnet.results.comparison import Comparison
+from stiffnet.results.demo import DemoReport
 from stiffnet.results.fold import FoldReport, Forms
 from stiffnet.results.gradcam import GradcamReport
 from stiffnet.results.growth import Growth
@@ -47,6 +49,7 @@ KINDS: dict[type, ModuleType] = {
     GradcamReport: gradcam,
     StudyReport: study,
     TrainingLog: training,
+    DemoReport: demo,
 }
 """Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
 

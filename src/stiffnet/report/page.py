@@ -36,7 +36,7 @@ def _back(parts: Sequence[Part]) -> list[Section]:
     tables = [item for part in parts for item in part.tables]
     words = list(dict.fromkeys(name for part in parts for name in part.reading))
     facts = [item for part in parts for item in part.facts]
-    networks = Gallery("network", "Network", tables, panels=True)
+    networks = Gallery("network", "Result", tables, panels=True)
     heading = "Where these numbers come from"
     found = []
     if tables:

@@ -145,12 +145,19 @@ def _total(view: StiffnessView) -> str:
 def _change(first: StiffnessView, other: StiffnessView) -> str:
     """Say how many times as large a total is, where it differs by more than its error."""
     before, after = finite(first.tns), finite(other.tns)
-    errors = [error for error in map(finite, (first.tns_se, other.tns_se)) if error is not None]
-    if not before or after is None or len(errors) < 2:
+    if not before or after is None or None in map(finite, (first.tns_se, other.tns_se)):
         return ""
-    if abs(after - before) <= APART * math.hypot(*errors):
+    if alike(first, other):
         return f": they differ by less than {APART} standard errors"
     return f": {number(after / before)} times as much"
+
+
+def alike(first: StiffnessView, other: StiffnessView) -> bool:
+    """Say whether two totals differ by no more than their standard errors allow."""
+    before, after, *errors = map(finite, (first.tns, other.tns, first.tns_se, other.tns_se))
+    if before is None or after is None or None in errors:
+        return False
+    return abs(after - before) <= APART * math.hypot(*filter(None, errors))
 
 
 def _increments(first: StiffnessView, other: StiffnessView) -> str:

@@ -228,8 +228,7 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
         columns.append(blocks.Column("published"))
     lines = []
     for row in rows.to_dict("records"):
-        spread = finite(row["std"])
-        measured = fixed(row["mean"], 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
+        measured = _spread(row["mean"], row["std"])
         cell = [blocks.Cell(clean(row["row"], longest=60)), blocks.Cell(measured)]
         cell.append(blocks.Cell(count(row["seeds"])))
         if known:
@@ -238,6 +237,11 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
     return blocks.Table(
         "forms", f"Measured and published, {clean(group)}", columns, lines, sheet=True
     )
+
+
+def _spread(mean: Any, deviation: Any) -> str:
+    spread = finite(deviation)
+    return fixed(mean, 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
 
 
 def _comparisons(report: StudyReport) -> blocks.Table:

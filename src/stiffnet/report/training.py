@@ -16,6 +16,8 @@ from stiffnet.results.training import TrainingLog
 Given = Sequence[tuple[TrainingLog, str]]
 _CURVES = {  # what is drawn, if the runs have it: places, heading, axis, factor, columns
     "accuracy": ("Accuracy", "accuracy, %", 100.0, "test_top1", "train_top1"),
+    "ap": ("Average precision", "AP, %", 100.0, "test_ap", ""),
+    "ap50": ("Average precision at half overlap", "AP50, %", 100.0, "test_ap50", ""),
     "loss": ("Loss", "loss", 1.0, "test_loss", "train_loss"),
     "tns": ("Total stiffness", "TNS", 1.0, "tns", ""),
 }
@@ -37,7 +39,7 @@ def parts(given: Given) -> list[blocks.Part]:
     plots = [
         blocks.Plot(f"training-{name}", _figure(drawn, *about), about[0], title=about[0])
         for name, about in _CURVES.items()
-        if any(about[3] in row for log, _ in drawn for row in log.rows)
+        if any(about[3] in row or about[4] in row for log, _ in drawn for row in log.rows)
     ]
     section = blocks.Section(
         "training", "How they were trained", "Training", text, [blocks.Box("pair", plots)]
@@ -70,6 +72,8 @@ def sentence(log: TrainingLog) -> str:
     state = "finished" if log.finished else "not finished"
     accuracy = finite(last.get("test_top1"))
     said = f"{count(last['epoch'])} epochs ({state})"
+    if (precision := finite(last.get("test_ap"))) is not None:
+        return f"{said}, with an average precision of {strong(f'{fixed(100 * precision, 2)} %')}."
     if accuracy is None:
         return f"{said}."
     return f"{said}, with {strong(f'{fixed(100 * accuracy, 2)} %')} of the test images right."
@@ -132,26 +136,31 @@ def _table(logs: Sequence[TrainingLog], titles: Sequence[str]) -> blocks.Table:
     records = []
     for log, title in zip(logs, titles, strict=True):
         last: dict[str, Any] = dict(log.rows[-1]) if log.rows else {}
-        scores = [finite(row.get("test_top1")) for row in log.rows]
-        best = max((score for score in scores if score is not None), default=None)
-        known = finite(last.get("test_top1"))
+        scores = [_percent(row.get("test_top1", row.get("test_ap"))) for row in log.rows]
         records.append(
             {
                 "run": title,
                 "epochs": last.get("epoch"),
-                "accuracy": None if known is None else 100 * known,
-                "best": None if best is None else 100 * best,
+                "accuracy": _percent(last.get("test_top1")),
+                "best": max((score for score in scores if score is not None), default=None),
+                "ap": _percent(last.get("test_ap")),
+                "ap50": _percent(last.get("test_ap50")),
                 "loss": last.get("test_loss"),
                 "tns": last.get("tns"),
                 "rate": last.get("images_per_second"),
                 "finished": "yes" if log.finished else "no",
             }
         )
+    detected = [
+        cells.numbers("AP, %", "ap", "on the test images, after the last epoch", places=2),
+        cells.numbers("AP50, %", "ap50", "where half of a box is enough", places=2),
+    ]
     fields = [
         cells.words("Run", "run", longest=120),
         cells.numbers("Epochs", "epochs", write=cells.whole),
         cells.numbers("Accuracy, %", "accuracy", "of the test images, after the last epoch",
                       places=2),
+        *(detected if any(record["ap"] is not None for record in records) else []),
         cells.numbers("Best, %", "best", "the best epoch, chosen on the test images", places=2),
         cells.numbers("Loss", "loss", "of the test images", write=number),
         cells.numbers("TNS", "tns"),
@@ -159,3 +168,8 @@ def _table(logs: Sequence[TrainingLog], titles: Sequence[str]) -> blocks.Table:
         cells.words("Finished", "finished"),
     ]  # fmt: skip
     return cells.table("runs", "Runs", records, fields, opened=True)
+
+
+def _percent(value: Any) -> float | None:
+    known = finite(value)
+    return None if known is None else 100 * known

@@ -1,7 +1,7 @@
 """ASR, Figure 3: accuracy against speed and size, with folded networks."""
 
 from stiffnet.studies.scales import on_datasets, scales, train
-from stiffnet.studies.study import Job, Picture, Study, equal_within, higher
+from stiffnet.studies.study import Column, Job, Picture, Study, equal_within, higher
 
 MODULES = ("se", "ie", "srm", "spa")
 TOGETHER = {
@@ -25,6 +25,12 @@ STUDY = Study(
     },
     metric="speed",
     unit="images/s, % of the plain network's",
+    columns=(
+        Column("speed", "images/s, % of the plain network's"),
+        Column("images_per_second", "images/s"),
+        Column("accuracy", "accuracy, %"),
+        Column("parameters", "parameters"),
+    ),
     judges=tuple(
         judge
         for name in MODULES

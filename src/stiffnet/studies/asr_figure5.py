@@ -9,7 +9,13 @@ NETWORKS = {
 }
 ALIKE = 0.1  # of the logarithm of the loss: about ten percent
 _SHORT = {"recipe": "style", "schedule": "cosine", "learning_rate": 3e-3, "image_size": 64}
-_FILES = {"style": "style", "loss_weights": "vgg16"}  # to be given with `--data`
+_FILES = {"data": "photos", "style": "style", "loss_weights": "vgg16"}  # given with `--data`
+_DEMO = {
+    "data": "tiles", "style": "flower", "loss_weights": "random", "style_weight": 10.0, "epochs": 4,
+}  # fmt: skip
+_SMALL = {
+    **_FILES, "style_weight": 2e3, "epochs": 3, "batch_size": 2, "crop_scale": [0.25, 1.0],
+}  # fmt: skip
 
 STUDY = Study(
     name="asr-figure5",
@@ -27,36 +33,17 @@ STUDY = Study(
     scales={
         "demo": Scale(
             (Group("tiles of two photographs, random loss network"),),
-            {
-                "restyle": {
-                    **_SHORT,
-                    "data": "tiles",
-                    "epochs": 4,
-                    "style": "flower",
-                    "loss_weights": "random",
-                    "style_weight": 10.0,
-                }
-            },
-            {"restyle": 0.3},
+            {"restyle": {**_SHORT, **_DEMO}},
+            {"restyle": 0.4},
         ),
         "small": Scale(
             (Group("photographs at 64 pixels, VGG16"),),
-            {
-                "restyle": {
-                    **_SHORT,
-                    **_FILES,
-                    "data": "photos",
-                    "epochs": 3,
-                    "batch_size": 2,
-                    "style_weight": 2e3,
-                    "crop_scale": [0.25, 1.0],
-                }
-            },
-            {"restyle": 1.0},
+            {"restyle": {**_SHORT, **_SMALL}},
+            {"restyle": 0.6},
         ),
         "paper": Scale(
             (Group("COCO at 256 pixels, VGG16"),),
-            {"restyle": {"recipe": "style", **_FILES, "data": "photos"}},
+            {"restyle": {"recipe": "style", **_FILES}},
         ),
     },
     picture=Picture(

@@ -1,7 +1,7 @@
 """StepNet, Figure 2: TNS surfaces of networks with and without attention."""
 
 from stiffnet.studies.scales import RESNET56, look, on_datasets, scales, train
-from stiffnet.studies.study import Picture, Study, higher
+from stiffnet.studies.study import Column, Picture, Study, higher
 
 MODULES = ("none", "se", "fca", "eca", "srm", "stepnet")
 
@@ -13,6 +13,7 @@ STUDY = Study(
     rows={name: look("surface", train(name)) for name in MODULES},
     metric="tns",
     unit="TNS",
+    columns=(Column("tns", "TNS"), Column("accuracy", "accuracy, %")),
     judges=tuple(higher(name, "none") for name in MODULES if name != "none"),
     scales=scales(
         {},

@@ -1,7 +1,7 @@
 """StepNet, Figure 7: stiffer networks are more accurate."""
 
 from stiffnet.studies.scales import look, on_datasets, scales, train
-from stiffnet.studies.study import Picture, Study, rank_correlation
+from stiffnet.studies.study import Column, Picture, Study, rank_correlation
 
 MODULES = ("none", "se", "eca", "srm", "fca", "stepnet", "asr:se", "asr:ie")
 
@@ -12,6 +12,7 @@ STUDY = Study(
     rows={name: look("measure", train(name)) for name in MODULES},
     metric="tns",
     unit="TNS",
+    columns=(Column("tns", "TNS"), Column("accuracy", "accuracy, %")),
     judges=(rank_correlation("tns", "accuracy"),),
     scales=scales({}, on_datasets("CIFAR100", "STL10"), small_without=("srm", "fca", "asr:ie")),
     picture=Picture(

@@ -1,7 +1,7 @@
 """StepNet, Figure 8: training tricks and total stiffness."""
 
 from stiffnet.studies.scales import look, on_datasets, scales, train
-from stiffnet.studies.study import Picture, Settings, Study, higher
+from stiffnet.studies.study import Column, Picture, Settings, Study, higher
 
 TRICKS: dict[str, Settings] = {
     "label smoothing": {"label_smoothing": 0.1},
@@ -20,6 +20,7 @@ STUDY = Study(
     },
     metric="tns",
     unit="TNS",
+    columns=(Column("tns", "TNS"), Column("accuracy", "accuracy, %")),
     judges=tuple(higher(name, "none") for name in TRICKS),
     scales=scales({}, on_datasets("CIFAR100")),
     picture=Picture(

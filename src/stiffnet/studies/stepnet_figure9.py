@@ -1,7 +1,7 @@
 """StepNet, Figure 9: attention values against NSI."""
 
 from stiffnet.studies.scales import RESNET56, look, on_datasets, scales, train
-from stiffnet.studies.study import Picture, Study, higher
+from stiffnet.studies.study import Column, Picture, Study, higher
 
 MODULES = ("se", "eca", "stepnet")
 
@@ -13,6 +13,11 @@ STUDY = Study(
     rows={name: look("values", train(name)) for name in MODULES},
     metric="correlation",
     unit="correlation of attention values with NSI over images, mean over steps",
+    columns=(
+        Column("correlation", "over images"),
+        Column("step_correlation", "over steps"),
+        Column("accuracy", "accuracy, %"),
+    ),
     judges=(higher(0.0, "se"), higher(0.0, "se", metric="step_correlation")),
     scales=scales(
         {},

@@ -31,6 +31,6 @@ def mix(images: Tensor, ways: Sequence[v2.Transform]) -> tuple[Tensor, Tensor]:
     own = torch.eye(len(images), dtype=torch.float32, device=images.device)
     way = ways[int(torch.randint(len(ways), ()))] if len(ways) > 1 else ways[0]
     mixed, shares = way(images, own)
-    if images.is_contiguous(memory_format=torch.channels_last):
+    if images.is_contiguous(memory_format=torch.channels_last):  # which CUDA's roll undoes
         mixed = mixed.contiguous(memory_format=torch.channels_last)
     return mixed, shares

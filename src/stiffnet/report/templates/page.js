@@ -100,23 +100,32 @@
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   }
   function* points(figure) {
-    const names = figure.layout.xaxis && figure.layout.xaxis.ticktext ? figure.layout.xaxis : null;
-    const label = (x) => (names && names.tickvals.includes(x) ? names.ticktext[names.tickvals.indexOf(x)] : x);
+    const label = (axis, at) => {
+      const place = axis && axis.ticktext ? axis.tickvals.indexOf(at) : -1;
+      return place < 0 ? at : axis.ticktext[place];
+    };
+    const { xaxis, yaxis } = figure.layout;
     for (const trace of figure.data) {
       const error = trace.error_y || trace.error_x || {};
       if (trace.z) {
         for (const [i, row] of trace.z.entries())
-          for (const [j, z] of row.entries()) yield [trace.name, trace.x ? trace.x[j] : j, trace.y ? trace.y[i] : i, z, null];
+          for (const [j, z] of row.entries()) {
+            const [x, y] = [trace.x ? trace.x[j] : j, trace.y ? trace.y[i] : i];
+            yield [trace.name, label(xaxis, x), label(yaxis, y), z, null, null];
+          }
         continue;
       }
       const length = Math.max((trace.x || []).length, (trace.y || []).length);
-      for (let i = 0; i < length; i++)
-        yield [trace.name, label(trace.x ? trace.x[i] : i), trace.y ? trace.y[i] : i, null, error.array ? error.array[i] : null];
+      for (let i = 0; i < length; i++) {
+        const [x, y] = [trace.x ? trace.x[i] : i, trace.y ? trace.y[i] : i];
+        const [above, below] = [error.array, error.arrayminus || error.array].map((all) => (all ? all[i] : null));
+        yield [trace.name, label(xaxis, x), label(yaxis, y), null, above, below];
+      }
     }
   }
   document.querySelectorAll("[data-csv]").forEach((button) =>
     button.addEventListener("click", () => {
-      const rows = [["series", "x", "y", "z", "error"], ...points(figures[button.dataset.csv])];
+      const rows = [["series", "x", "y", "z", "error_above", "error_below"], ...points(figures[button.dataset.csv])];
       const text = rows.map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
@@ -128,6 +137,7 @@
 
   // Tables: click a heading to sort, type to filter.
   const shown = new Intl.NumberFormat("en");
+  const inOrder = new Intl.Collator("en", { numeric: true }); // made once: a table may have 10,000 rows
   function key(row, column) {
     const cell = row.cells[column];
     if (!cell.classList.contains("number")) return cell.textContent;
@@ -136,7 +146,7 @@
   function compare(a, b, sign) {
     if (a === null || b === null) return (a === null) - (b === null); // what is missing goes last
     if (typeof a === "number") return sign * (a - b);
-    return sign * a.localeCompare(b, "en", { numeric: true });
+    return sign * inOrder.compare(a, b);
   }
   document.querySelectorAll("[data-table]").forEach((frame) => {
     const body = frame.querySelector("tbody");

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stiffnet.data import Data, as_photos
+from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.decode import Middle
 from stiffnet.data.images import Preparation
 from stiffnet.data.picture import named_picture, open_picture
@@ -61,6 +62,11 @@ class Restyle(Task):
 
     def outputs(self, data: Data) -> int:
         """The channels of a picture."""
+        if isinstance(data, BoxedImages):
+            raise DataError(
+                f"{data.name} holds boxes, from which a detector learns. Give a folder of "
+                "photographs."
+            )
         return CHANNELS
 
     def files(self) -> Mapping[str, Path]:

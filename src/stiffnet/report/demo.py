@@ -1,0 +1,250 @@
+"""What a page and a terminal show of a demo: the story for newcomers, from stiffness to folding."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stiffnet.report import (
+    comparison,
+    demo_findings as say,
+    demo_plots,
+    fold,
+    ode_findings,
+    ode_plots,
+    spectra,
+    spectra_findings,
+    spectra_plots,
+    training,
+)
+from stiffnet.report.blocks import (
+    Block,
+    Box,
+    Cell,
+    Column,
+    Facts,
+    Findings,
+    Gallery,
+    Part,
+    Plot,
+    Row,
+    Section,
+    Table,
+    Tiles,
+    Words,
+    one_by_one,
+)
+from stiffnet.report.comparison_plots import steps_figure
+from stiffnet.report.forms import forms_table
+from stiffnet.report.stiffness_plots import nsi_figure
+from stiffnet.report.stiffness_tables import tables as stiffness_tables
+from stiffnet.report.terminal import sheet_lines, spoken
+from stiffnet.report.text import clean, cleaned, count, finite, fixed, images, tenths, with_error
+from stiffnet.results.demo import DemoNetwork, DemoReport
+from stiffnet.results.fold import Forms
+
+HEADING = "How stiff a network is, and what attention and folding do about it"
+
+
+def parts(given: Sequence[tuple[DemoReport, str]]) -> list[Part]:
+    """Return what demos put on a page, one after the other."""
+    return one_by_one(given, _part)
+
+
+def terminal(report: DemoReport) -> RenderableType:
+    """Return what a terminal shows of a demo."""
+    title = Text(clean(report.title, longest=200), style="bold")
+    said = [*say.answer(report), say.one_seed(report)]
+    return Group(title, sheet_lines(networks_table(report)), *map(spoken, said))
+
+
+def _part(report: DemoReport, title: str, end: str) -> Part:
+    ledes = [Words(sentence, "lede") for sentence in say.answer(report)]
+    caution = Words(say.one_seed(report), "warning")
+    shown = [*ledes, Tiles(_tiles(report)), networks_table(report), caution]
+    sections = (_ode, _where, _eigenvalues, _attention, _folding, _training)
+    return Part(
+        kind="demo",
+        articles=[(title, shown)],
+        sections=[draw(report, f"demo{end}") for draw in sections],
+        tables=_tables(report),
+        reading=["stiffness", "comparison", "spectra", "fold"],
+        facts=[(title, Facts(cleaned(report.facts)))],
+    )
+
+
+def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
+    """Return the numbers under the answer: name, value, what it is made of."""
+    plain, constant = report.networks[0], report.networks[-1]
+    gated, folded = report.form(constant.name), report.forms[len(report.networks)]
+    before, after = (with_error(each.tns, each.tns_se) for each in (plain.before, plain.after))
+    error = finite(folded.scaled_error)
+    return [
+        ("Stiffness (TNS)", after, f"{say.name_of(plain)}, trained; before: {before}"),
+        (f"Speed with {say.name_of(gated)}", f"{fixed(gated.ratio, 2)} ×", "the plain network's"),
+        ("Speed when folded", f"{fixed(folded.ratio, 2)} ×", "the plain network's"),
+        ("Outputs differ by", "–" if error is None else f"{error:.0e}", "of the largest, folded"),
+    ]
+
+
+def networks_table(report: DemoReport) -> Table:
+    """Return one row a network: its accuracy, and its stiffness before and after training."""
+    heads = ("accuracy", "TNS before", "TNS after")
+    columns = [Column("", numeric=False), *map(Column, heads)]
+    rows = []
+    for network in report.networks:
+        both = (network.before, network.after)
+        totals = [with_error(each.tns, each.tns_se) for each in both]
+        texts = [tenths(network.after.accuracy), *totals]
+        rows.append(Row([Cell(say.name_of(network)), *map(Cell, texts)]))
+    return Table("forms", "The networks before and after training", columns, rows, sheet=True)
+
+
+def _ode(report: DemoReport, place: str) -> Section:
+    text = (
+        "A differential equation is stiff when its solution changes slowly, and a perturbation of "
+        "it dies out fast. Forward Euler, y ← y + h f(y), multiplies the part of an error that "
+        "belongs to the eigenvalue λ by 1 + h λ in each step. With long steps that is below −1: "
+        "the error changes sign, and grows, though the equation damps it. A residual network "
+        "computes x ← x + f(x), block after block, which is forward Euler with a step of size 1."
+    )
+    if report.euler.problem == "eq8":
+        text += " The example is y′ = −1000 y + 3000 − 2000 exp(−t), y(0) = 0."
+    name = clean(report.euler.title, longest=80)
+    found = ode_findings.on_euler(report.euler, name)
+    drawn = [
+        Plot(
+            f"{place}-ode-first",
+            ode_plots.first_steps_figure(report.euler),
+            name,
+            "The first steps",
+        ),
+        Plot(f"{place}-ode-error", ode_plots.error_figure(report.euler), name, "The error in time"),
+    ]
+    blocks = [Words(found[:1].upper() + found[1:], "verdict"), Box("pair", drawn)]
+    return Section(f"{place}-ode", "What stiffness is", "Stiffness", text, blocks)
+
+
+def _where(report: DemoReport, place: str) -> Section:
+    text = (
+        "The index of a step (NSI) is the size of what its branch would add, divided by the size "
+        "of the state it is added to. Total neural stiffness (TNS) is large where one step of a "
+        "stage stands out from its neighbours. Hollow points are steps that TNS leaves out: the "
+        "first of each stage. Dark bands are the middle half of the images."
+    )
+    items: list[tuple[str, Sequence[Block]]] = [
+        (say.name_of(network), _network(network, f"{place}-nsi-{i}"))
+        for i, network in enumerate(report.networks)
+    ]
+    blocks = [Gallery(f"{place}-network", "Network", items)]
+    return Section(f"{place}-where", "Where this network is stiff", "Where", text, blocks)
+
+
+def _network(network: DemoNetwork, place: str) -> list[Block]:
+    views = [
+        report.view(f"{when} training")
+        for report, when in ((network.before, "before"), (network.after, "after"))
+    ]
+    said = f"{say.change(network)} {say.where(network)}"
+    drawn = Plot(place, nsi_figure(views), f"NSI by step of {say.name_of(network)}", switch=True)
+    return [Words(said, "verdict"), drawn]
+
+
+def _eigenvalues(report: DemoReport, place: str) -> Section:
+    found = report.spectrum
+    [step] = found.steps
+    name = clean(step, longest=120)
+    shown = spectra_findings.shown_of(found)
+    text = (
+        "NSI says how large a step is, and eigenvalues say what it does to a perturbation. These "
+        f"are all eigenvalues of the branch of {name}, {say.which(report, step)}, on "
+        f"{images(len(found.images))}. In the disc |1 + λ| ≤ 1, a step of size 1 damps."
+    )
+    drawn = [
+        Plot(f"{place}-plane", spectra_plots.plane_figure(found.spectra[step]),
+             f"Eigenvalues of {name}", "In the plane"),
+        Plot(f"{place}-real", spectra_plots.real_parts_figure(found.spectra[step]),
+             f"Real parts of {name}", "Real parts that are not zero"),
+    ]  # fmt: skip
+    said = [spectra_findings.headline(shown), *say.eigenvalues(found)]
+    blocks = [Findings(said), Box("pair", drawn)]
+    heading = "One step, eigenvalue by eigenvalue"
+    return Section(f"{place}-eigenvalues", heading, "Eigenvalues", text, blocks)
+
+
+def _attention(report: DemoReport, place: str) -> Section:
+    gated = report.networks[1:]
+    text = (
+        "A module of attention multiplies what a branch adds, and so chooses the step size. SE and "
+        "StepNet choose it anew for every image; ASR learns constants. What is added to the state "
+        "is the increment, and its size over NSI is the mean step size."
+    )
+    said = [
+        sentence
+        for network, pair in zip(gated, report.comparison.pairs, strict=True)
+        for sentence in (say.chosen(network), comparison.wholes(pair))
+    ]
+    blocks = [
+        Findings(said),
+        Words(say.NETWORKS_NOT_MODULES, "warning"),
+        Plot(f"{place}-sizes", demo_plots.step_sizes_figure(report.networks),
+             "Mean step size by step", "Mean step size, trained", switch=True),
+        Plot(f"{place}-means", steps_figure(report.comparison.networks), "Mean NSI by step",
+             "Mean NSI, trained", switch=True),
+    ]  # fmt: skip
+    return Section(f"{place}-attention", "What attention did", "Attention", text, blocks)
+
+
+def _folding(report: DemoReport, place: str) -> Section:
+    text = (
+        "Constant attention is a factor for each channel, and the layer before it can take the "
+        "factor in: what is left is the plain network, with other weights. Fused, every norm goes "
+        "into the layer before it, too."
+    )
+    tested = report.networks[-1].after.samples
+    passes = len(report.forms[-1].ratios)
+    forms = forms_table(Forms(report.forms, tested, report.batch, passes))
+    note = (
+        f"Accuracy on {images(tested)}. Speed: {count(passes)} passes of {images(report.batch)} of "
+        "each form, each between two passes of the plain network and compared with their mean. "
+        "Points are medians; bars are their 95 % intervals. Scaled error: largest difference from "
+        "the outputs as trained, over the largest of them."
+    )
+    label = "Speed beside the plain network"
+    blocks = [
+        Findings([*say.proof(report), *say.speeds(report)]),
+        Plot(f"{place}-speeds", demo_plots.speeds_figure(report.forms), label, label),
+        forms,
+        Words(note, "note"),
+    ]
+    return Section(f"{place}-folding", "What folding gave back", "Folding", text, blocks)
+
+
+def _training(report: DemoReport, place: str) -> Section:
+    """Return the section that training runs have, under a place of its own."""
+    runs = [(network.log, say.name_of(network)) for network in report.networks]
+    [section] = training.parts(runs)[0].sections
+    [pair] = section.blocks
+    assert isinstance(pair, Box)
+    drawn = [
+        replace(plot, place=f"{place}-{plot.place}")
+        for plot in pair.blocks
+        if isinstance(plot, Plot)
+    ]
+    return replace(section, name=f"{place}-training", blocks=[replace(pair, blocks=drawn)])
+
+
+def _tables(report: DemoReport) -> list[tuple[str, Sequence[Block]]]:
+    """Return the numbers of every network, of what differs, of the step, and of the fold."""
+    networks: list[tuple[str, Sequence[Block]]] = [
+        (say.name_of(network), stiffness_tables(network.after.view()))
+        for network in report.networks
+    ]
+    steps = spectra.steps_table(spectra_findings.shown_of(report.spectrum))
+    return [
+        *networks,
+        *comparison.pair_tables(report.comparison),
+        ("eigenvalues", [steps]),
+        ("fold", fold.tables(report.fold)),
+    ]
