@@ -139,7 +139,7 @@ def test_a_result_is_heard_of_before_its_files_are_written(run, tmp_path, monkey
     def full(*args):
         raise StorageError("The disk is full.")
 
-    monkeypatch.setattr(measure_file, "write", full)
+    monkeypatch.setattr(measure_file, "write_result", full)
     watcher = Everything()
     with pytest.raises(StorageError, match="The disk is full"):
         measure("run", DATA, limit=4, watcher=watcher)

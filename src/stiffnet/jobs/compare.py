@@ -8,7 +8,8 @@ from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import RecipeError
 from stiffnet.jobs.measure import Setting, report_on
-from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.compare import compare as look

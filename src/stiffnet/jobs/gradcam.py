@@ -8,7 +8,8 @@ from stiffnet.data import open_labelled
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.labels import judging_of, remarks_on_images, said_number, said_of
-from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.gradcam import gradcam as look

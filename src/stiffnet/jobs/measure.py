@@ -20,7 +20,8 @@ from stiffnet.jobs.labels import (
     said_of,
 )
 from stiffnet.jobs.measure_text import measure_text
-from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.text_model import is_text_model

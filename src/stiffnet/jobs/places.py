@@ -2,15 +2,13 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from stiffnet.errors import CheckpointError, FoldError
 from stiffnet.files import atomic_write_all, check_replaceable, check_writable, is_temporary
 from stiffnet.network.folded_folder import PARTS
 from stiffnet.network.model_folder import FOLDED, read_folder
-from stiffnet.report.page import page
-from stiffnet.results.record import Record
 
 SIGNS = {".json": '"format": "stiffnet ', ".html": " · stiffnet</title>"}  # of files of ours
 
@@ -35,14 +33,6 @@ def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
     """Write the files of a result, all of them or none; see `check_places`."""
     check_places(folder, *files)
     return tuple(atomic_write_all({folder / name: text for name, text in files.items()}))
-
-
-def write_result(
-    folder: Path, names: Sequence[str], result: Record, heading: str = ""
-) -> tuple[Path, ...]:
-    """Write a result as JSON and as a page, to files of these names."""
-    texts = (result.to_json(), page([result], heading=heading))
-    return write(folder, dict(zip(names, texts, strict=True)))
 
 
 def refuse_strangers(folder: Path) -> None:

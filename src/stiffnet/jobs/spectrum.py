@@ -16,7 +16,8 @@ from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import StepError
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
-from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
 from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher

@@ -8,7 +8,8 @@ from stiffnet.data import open_data, open_labelled
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
-from stiffnet.jobs.places import check_places, file_name, write_result
+from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, remarks_on, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.observe.epochs import stripes_over_epochs
