@@ -69,11 +69,11 @@ def test_a_weights_file_is_explained():
 
 def folder(text=None):
     """A folder of class folders with one picture, or a file that is none."""
-    os.makedirs("images/cat")
+    os.makedirs("pictures/cat")
     if text is None:
-        Image.new("RGB", (40, 40)).save("images/cat/a.png")
+        Image.new("RGB", (40, 40)).save("pictures/cat/a.png")
     else:
-        with open("images/cat/a.png", "w") as stream:
+        with open("pictures/cat/a.png", "w") as stream:
             stream.write(text)
 
 
@@ -91,13 +91,13 @@ BAD = {
                          "There is no layer called 'layer7'. Did you mean 'layer3'"),
     "no feature map": (None, ["resnet20_cifar", "--layer", "fc"], 2, "is not a map of features"),
     "an unreadable picture": (lambda: folder("no picture"),
-                              ["resnet20_cifar", "--data", "images"], 3,
-                              "images/cat/a.png is not an image that can be read"),
-    "no pictures": (lambda: os.makedirs("images/cat"), ["resnet20_cifar", "--data", "images"], 3,
-                    "images holds no images"),
+                              ["resnet20_cifar", "--data", "./pictures"], 3,
+                              "pictures/cat/a.png is not an image that can be read"),
+    "no pictures": (lambda: os.makedirs("pictures/cat"),
+                    ["resnet20_cifar", "--data", "./pictures"], 3, "pictures holds no images"),
     "zero images": (None, ["resnet20_cifar", "--images", "0"], 2, "0 is out of range. Give 1 or"),
     "no convolution": (no_convolution, ["flat_network"], 2, "Sequential has no feature maps"),
-    "labels of others": (folder, ["resnet20_cifar", "--data", "images", "--target", "label",
+    "labels of others": (folder, ["resnet20_cifar", "--data", "./pictures", "--target", "label",
                                   "--num-classes", "5"], 3,
                          "The evidence for the label cannot be found"),
     "no such target": (None, ["resnet20_cifar", "--target", "truth"], 2, "'truth' is not one of"),

@@ -1,5 +1,7 @@
 """The last feature map of networks of many kinds, and what has none."""
 
+import warnings
+
 import pytest
 import timm
 import torch
@@ -12,18 +14,18 @@ from stiffnet.observe.cam_library import differentiable
 from stiffnet.observe.feature_layer import feature_layer
 
 LAST = {
-    "resnet18": ("layer4", "channels first", (2, 2)),
-    "resnetv2_50": ("norm", "channels first", (2, 2)),
-    "tf_efficientnet_lite0": ("bn2", "channels first", (2, 2)),  # with its activation
-    "mobilenetv3_small_050": ("blocks", "channels first", (2, 2)),  # before a 1 x 1 convolution
-    "convnext_atto": ("stages", "channels first", (2, 2)),
-    "mambaout_femto": ("stages", "channels last", (2, 2)),
-    "torchvision:densenet121": ("features", "channels first", (2, 2)),
-    "torchvision:squeezenet1_1": ("classifier.2", "channels first", (3, 3)),
-    "torchvision:googlenet": ("inception5b", "channels first", (2, 2)),
-    "torchvision:swin_t": ("norm", "channels last", (2, 2)),
+    "resnet18": ("layer4", "channels first", (3, 3)),
+    "resnetv2_50": ("norm", "channels first", (3, 3)),
+    "tf_efficientnet_lite0": ("bn2", "channels first", (3, 3)),  # with its activation
+    "mobilenetv3_small_050": ("blocks", "channels first", (3, 3)),  # before a 1 x 1 convolution
+    "convnext_atto": ("stages", "channels first", (3, 3)),
+    "mambaout_femto": ("stages", "channels last", (3, 3)),
+    "torchvision:densenet121": ("features", "channels first", (3, 3)),
+    "torchvision:squeezenet1_1": ("classifier.2", "channels first", (5, 5)),
+    "torchvision:googlenet": ("inception5b", "channels first", (3, 3)),
+    "torchvision:swin_t": ("norm", "channels last", (3, 3)),
 }
-SIZE = 64
+SIZE = 96
 
 
 def found(model, size=SIZE, name=""):
@@ -54,16 +56,14 @@ def test_it_is_the_last_map_before_pooling(name):
 )
 def test_tokens_of_a_vit_are_a_map_where_the_decision_depends_on_them(name, layer):
     network = timm.create_model(name, img_size=SIZE, depth=12)
-    assert (found(network).name, found(network).layout.size) == (layer, (4, 4))
+    assert (found(network).name, found(network).layout.size) == (layer, (6, 6))
 
 
 def test_tokens_are_read_row_by_row_without_those_in_front():
     network = timm.create_model("vit_tiny_patch16_224", img_size=SIZE, depth=2)
     layout = found(network).layout
-    tokens = torch.arange(17.0)[None, :, None].expand(1, 17, 2)
-    assert layout.maps(tokens)[0, 1].tolist() == [
-        [1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16],
-    ]  # fmt: skip
+    tokens = torch.arange(37.0)[None, :, None].expand(1, 37, 2)
+    assert layout.maps(tokens)[0, 1].tolist() == torch.arange(1.0, 37.0).view(6, 6).tolist()
 
 
 def test_attached_gates_do_not_change_the_layer():
@@ -74,13 +74,22 @@ def test_attached_gates_do_not_change_the_layer():
 
 def test_any_layer_with_a_map_can_be_chosen():
     model = timm.create_model("resnet18")
-    assert found(model, name="layer2.1").layout.size == (8, 8)
+    assert found(model, name="layer2.1").layout.size == (12, 12)
 
 
 NO_CONVOLUTION = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIZE * SIZE, 4))
-MANY = nn.Sequential(nn.Conv2d(3, 3, 3), nn.ReLU(), nn.Conv2d(3, 3, 3))
+
+
+def scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch would have its users leave it
+        return torch.jit.script(nn.Sequential(nn.Conv2d(3, 3, 3)))
+
+
 BAD = {
     "no convolution": (lambda: NO_CONVOLUTION, "", "Sequential has no feature maps"),
+    "no middle": (lambda: nn.Sequential(nn.Conv2d(3, 4, SIZE - 1), nn.Flatten()), "", "no feature"),
+    "scripted": (scripted, "", "is scripted"),
     "one position": (lambda: nn.Sequential(nn.Conv2d(3, 4, SIZE), nn.Flatten()), "", "no feature"),
     "a segmenter": (lambda: nn.Conv2d(3, 4, 3), "", "no row of logits for an image"),
     "other images": (lambda: nn.Sequential(nn.Conv2d(5, 4, 3)), "", "cannot be run on these"),

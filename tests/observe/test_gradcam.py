@@ -282,6 +282,16 @@ def test_it_works_inside_inference_mode_and_on_a_frozen_network():
     np.testing.assert_array_equal(gradcam(model, [images]).images.mean, wanted)
 
 
+@pytest.mark.parametrize("size", [(16, 32), (15, 15)], ids=str)
+def test_images_may_have_any_proportions_and_precision(size):
+    images = torch.rand(4, 3, *size, generator=torch.Generator().manual_seed(0))
+    report = gradcam(net().bfloat16(), [images.bfloat16()])
+    assert report.images.mean.shape == size
+    assert report.shift == round(size[1] / 4) / size[1]
+    exact = gradcam(net().bfloat16().double(), [images.bfloat16().double()])
+    np.testing.assert_allclose(report.images.mean, exact.images.mean, atol=0.1)
+
+
 @pytest.mark.parametrize(
     ("loader", "options", "error", "words"),
     [

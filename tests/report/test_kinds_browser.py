@@ -83,11 +83,11 @@ def test_no_payload_acts_in_a_browser(tab, tmp_path, kind):
 @pytest.mark.parametrize("width", [1280, 390])
 def test_studies_and_runs_stand_on_one_page(tab, tmp_path, width):
     path = tmp_path / "page.html"
-    path.write_text(page([*study_cases.several(), study_cases.log()], heading="Five studies"))
+    path.write_text(page([*study_cases.several(), study_cases.log()], heading="Six studies"))
     tab.open(path, width=width, touch=width < 500)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     drawn = "[...document.querySelectorAll('.plot')].filter((p) => p.querySelector('.main-svg'))"
-    assert tab.evaluate(f"{drawn}.length") == 4 + 2 + 3
+    assert tab.evaluate(f"{drawn}.length") == 5 + 2 + 6 + 3
     assert_quiet(tab)
 
 

@@ -175,14 +175,16 @@ def test_the_log_has_precisions_in_the_place_of_top1(calm):
     assert opened.options["num_classes"] == 2
 
 
-def test_two_ranks_come_to_the_precision_of_one(boxed, tmp_path):
+def test_two_ranks_come_to_the_precision_of_one(tmp_path):
     """The trained networks differ, as ranks choose boxes for themselves; an untrained one not."""
-    recipe = replace(SMALL, learning_rate=1e-30, weight_decay=0.0, epochs=1, train_images=0,
-                     data=f"coco:{boxed}")  # fmt: skip
+    recipe = replace(SMALL, learning_rate=1e-30, weight_decay=0.0, epochs=1, train_images=4)
     finish_ranks(recipe, tmp_path / "two", pictures=False)
     run(recipe, tmp_path / "one")
     one, two = (outcome(tmp_path / name)[0][0] for name in ("one", "two"))
-    assert [one[f"test_{name}"] for name in NAMES] == [two[f"test_{name}"] for name in NAMES]
+    assert one["test_ap50"] > 0
+    for name in NAMES:
+        expected = one[f"test_{name}"]
+        assert two[f"test_{name}"] == (expected and pytest.approx(expected, rel=0.01)), name
 
 
 def test_tns_of_a_detector_is_measured_after_each_epoch(tmp_path):
@@ -303,7 +305,13 @@ def test_quick_and_smoke_are_others_for_detectors():
 def test_what_does_not_go_together_is_refused(boxed, tmp_path):
     for change, kind, said in (
         ({"crop": "pad"}, RecipeError, "`crop` is 'pad', but `task` is 'detect'"),
-        ({"precision": "bf16-true"}, RecipeError, "boxes need more than 8 bits"),
+        ({"precision": "bf16-true"}, RecipeError, "half a float does not tell the pixels"),
+        ({"precision": "16-mixed"}, RecipeError, "half a float does not tell the pixels"),
+        (
+            {"batch_size": 1, "attention": "stepnet"},
+            RecipeError,
+            "a rank's share of a batch of 1 images is one image",
+        ),
         ({"label_smoothing": 0.1}, RecipeError, "`label_smoothing` is 0.1, but `task` is 'detect'"),
         (
             {"data": "digits", "train_images": 0},
@@ -317,7 +325,7 @@ def test_what_does_not_go_together_is_refused(boxed, tmp_path):
         ({"model": "fasterrcnn:vit_tiny_patch16_224"}, CheckpointError, "gives no feature maps"),
     ):
         with case(change), pytest.raises(kind, match=said):
-            run(replace(SMALL, **change), tmp_path / "run")
+            run(replace(SMALL, **change), tmp_path / said)
     with pytest.raises(RecipeError, match="`frozen_norms` is True, but `task` is 'classify'"):
         task_of(Recipe(frozen_norms=True))
     with pytest.raises(RecipeError, match="`batch_size` is 2, which leaves a rank without"):

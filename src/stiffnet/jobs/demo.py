@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
 from stiffnet.errors import CorruptFileError, DataError, RecipeError
@@ -37,7 +36,7 @@ from stiffnet.results.ranking import stiffest
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.train.build import open_subject
-from stiffnet.train.recipe import Recipe
+from stiffnet.train.recipe import CLASSIFY, Recipe
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run_folder import RunFolder
 from stiffnet.train.tasks import task_of
@@ -196,10 +195,13 @@ def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, s
         raise RecipeError(f"`{field}` cannot be set like this. {how}.")
     own = SETTINGS.get(str(data).partition(":")[0], OTHERS)
     changed = {**own, **(settings or {})}
-    return build_recipe(
+    made = build_recipe(
         "quick", changed, model=changed.pop("model", MODEL), attention=attention, data=str(data),
         seed=seed,
     )  # fmt: skip
+    if made.task != CLASSIFY:
+        raise DataError(f"The demo classifies images, and {data} has no label for each of them.")
+    return made
 
 
 def _file_name(name: str) -> str:
@@ -220,8 +222,8 @@ def _starts(
         lesson, starts[name], _, _ = open_subject(recipe, task_of(recipe))
         lessons.append(lesson)
     train, test = lessons[0].train, lessons[0].test
-    if isinstance(train, BoxedImages) or isinstance(test, BoxedImages):
-        raise DataError("The demo classifies images. Give data with one label for each image.")
+    assert isinstance(train, ImageSet | ImageFolder), "classified images"
+    assert isinstance(test, ImageSet | ImageFolder)
     plain, recipe = next(iter(starts.values())), next(iter(recipes.values()))
     batch, tested = min(recipe.batch_size, len(train)), min(TESTED, len(test))
     [(images, labels)] = train.batches(plain.preparation, batch_size=batch, limit=batch)

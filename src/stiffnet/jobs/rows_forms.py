@@ -85,4 +85,4 @@ def _accuracy(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> flo
         for images, labels in batches:
             right += int((model(images).argmax(1) == labels).sum())
             seen += len(labels)
-    return 100 * right / seen
+    return 100 * (right / seen)

@@ -25,6 +25,7 @@ def gradcam(work: Work) -> Values:
         "followed": _percent(report.followed),
         "x": _known(report.images.mass("x").value),
         "y": _known(report.images.mass("y").value),
+        "map": [[_known(value) for value in line] for line in report.images.mean.tolist()],
         "zero_maps": report.images.zero,
         "images": report.samples,
     }

@@ -57,7 +57,7 @@ def spectra(work: Work) -> Values:
             own = {f"{way}_{name}": value for name, value in values.items()}
             tables.setdefault(part, {}).update(own)
     right = frame.drop_duplicates("image")["correct"]
-    return {"accuracy": 100 * float(right.mean()), "images": len(images), **tables}
+    return {"accuracy": 100 * float(right.mean()), "images": len(right), **tables}
 
 
 def counts(work: Work) -> Values:

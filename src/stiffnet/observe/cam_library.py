@@ -14,6 +14,8 @@ from stiffnet.observe.feature_layer import FeatureLayer
 from stiffnet.observe.measure import logits_of
 from stiffnet.trajectory.wrappers import borrowed
 
+_HALVES = (torch.float16, torch.bfloat16)  # which NumPy, and so the library, cannot rank
+
 
 class _Logits(nn.Module):
     """A network as pytorch-grad-cam wants it: logits come out, and its gradients are left alone."""
@@ -26,7 +28,7 @@ class _Logits(nn.Module):
         """Return a row of logits for each image."""
         logits = logits_of(self.network(images))
         assert logits is not None, "the layer was found by a pass that gave some"
-        return logits
+        return logits.float() if logits.dtype in _HALVES else logits
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Leave gradients as they are: they are the user's, and no parameter gets any here."""

@@ -8,9 +8,9 @@ One image is run, and every module's output is looked at, in the order in which 
 
 By default the last map is taken that is made by convolutions (or by norms and activations right
 after them, but not by pooling) or, where channels come last or in networks of tokens, by a norm. It
-must have at least two rows and columns, and the network's decision must depend on it: the patch
-tokens that leave the last block of a ViT lead nowhere, so there it is the norm before the last
-attention.
+must have at least three rows and columns, because two have no middle, and the network's decision
+must depend on it: the patch tokens that leave the last block of a ViT lead nowhere, so there it is
+the norm before the last attention.
 """
 
 from collections import Counter
@@ -27,6 +27,7 @@ from stiffnet.registry import unknown
 from stiffnet.words import first_line
 
 MOST_PREFIX = 16
+LEAST = 3  # rows and columns: of two, each half of an image has half of the central square
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ def feature_layer(model: nn.Module, images: Tensor, name: str = "") -> FeatureLa
         FeatureMapError: If it gives no map, or runs more than once, or the network has no map, no
             logits, or cannot be run on the image.
     """
+    if any(isinstance(each, torch.jit.ScriptModule) for each in model.modules()):
+        raise FeatureMapError(
+            f"{type(model).__name__} is scripted, and what its layers give cannot be seen. Give "
+            "the network that it was made from."
+        )
     modules = dict(model.named_modules())
     if name and name not in modules:
         listing = "`model.named_modules()`"
@@ -116,7 +122,7 @@ def feature_layer(model: nn.Module, images: Tensor, name: str = "") -> FeatureLa
     if not found:
         raise FeatureMapError(
             f"{type(model).__name__} has no feature maps: none of its convolutions gives at least "
-            f"two rows and columns for an image of {image.shape[2]} × {image.shape[3]} pixels. "
+            f"three rows and columns for an image of {image.shape[2]} × {image.shape[3]} pixels. "
             "Give a convolutional network or a vision transformer, larger images, or a `layer`."
         )
     gradients = torch.autograd.grad(
@@ -205,7 +211,7 @@ def _layout(output: Tensor, image: Tensor, grid: list[tuple[int, int]]) -> Layou
 def _covers(size: tuple[int, ...], whole: tuple[int, int]) -> bool:
     """Whether cells have the proportions of the image, up to one row or column of rounding."""
     rows, columns = size
-    return min(size) > 1 and abs(rows * whole[1] - columns * whole[0]) <= max(whole)
+    return min(size) >= LEAST and abs(rows * whole[1] - columns * whole[0]) <= max(whole)
 
 
 def _candidates(calls: list[_Call]) -> list[_Call]:
@@ -239,7 +245,8 @@ def _chosen(model: nn.Module, name: str, calls: list[_Call], logits: Tensor) -> 
     if call.layout is None:
         raise FeatureMapError(
             f"Layer {name!r} of {type(model).__name__} gives numbers of shape "
-            f"{tuple(call.output.shape[1:])} for an image, which is not a map of features over it. "
-            "Choose a convolution or a block of them, or leave `layer` out."
+            f"{tuple(call.output.shape[1:])} for an image, which is not a map of features over it "
+            f"with at least {LEAST} rows and columns. Choose a convolution or a block of them, or "
+            "leave `layer` out."
         )
     return FeatureLayer(call.name, call.module, call.layout, logits.shape[1])

@@ -40,7 +40,17 @@ from stiffnet.report.forms import forms_table
 from stiffnet.report.stiffness_plots import nsi_figure
 from stiffnet.report.stiffness_tables import tables as stiffness_tables
 from stiffnet.report.terminal import sheet_lines, spoken
-from stiffnet.report.text import clean, cleaned, count, finite, fixed, images, tenths, with_error
+from stiffnet.report.text import (
+    clean,
+    cleaned,
+    count,
+    finite,
+    fixed,
+    images,
+    number,
+    tenths,
+    with_error,
+)
 from stiffnet.results.demo import DemoNetwork, DemoReport
 from stiffnet.results.fold import Forms
 
@@ -78,10 +88,10 @@ def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
     """Return the numbers under the answer: name, value, what it is made of."""
     plain, constant = report.networks[0], report.networks[-1]
     gated, folded = report.form(constant.name), report.forms[len(report.networks)]
-    before, after = (with_error(each.tns, each.tns_se) for each in (plain.before, plain.after))
+    before, after = number(plain.before.tns), number(plain.after.tns)
     error = finite(folded.scaled_error)
     return [
-        ("Stiffness (TNS)", after, f"{say.name_of(plain)}, trained; before: {before}"),
+        ("Stiffness (TNS)", after, f"{say.name_of(plain)}, trained; {before} before"),
         (f"Speed with {say.name_of(gated)}", f"{fixed(gated.ratio, 2)} ×", "the plain network's"),
         ("Speed when folded", f"{fixed(folded.ratio, 2)} ×", "the plain network's"),
         ("Outputs differ by", "–" if error is None else f"{error:.0e}", "of the largest, folded"),

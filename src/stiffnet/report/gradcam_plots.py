@@ -22,7 +22,7 @@ def colour_range(maps: Sequence[Floats]) -> tuple[float, float]:
     known = [density(each) for each in maps if np.isfinite(each).all()]
     if not known:
         return 0.0, 1.0
-    return float(np.min(known)), float(np.max(known))
+    return min(float(each.min()) for each in known), max(float(each.max()) for each in known)
 
 
 def map_figure(

@@ -10,6 +10,7 @@ from rich.text import Text
 from stiffnet.report import blocks, cells
 from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
 from stiffnet.report.study_gallery import gallery
+from stiffnet.report.study_maps import map_figures
 from stiffnet.report.study_plots import (
     curves_figure,
     differences_figure,
@@ -34,7 +35,12 @@ Given = Sequence[tuple[StudyReport, str]]
 LINKED = 8  # studies that the top of a page leads to; the table leads to more
 ORDER = ("held", "refuted", "undecided")
 _FIGURES = {"curves": curves_figure, "points": points_figure}
-_SEVERAL = {"profile": profile_figures, "plane": plane_figures, "surfaces": surface_figures}
+_SEVERAL = {
+    "profile": profile_figures,
+    "plane": plane_figures,
+    "surfaces": surface_figures,
+    "maps": map_figures,
+}
 
 
 def parts(given: Given) -> list[blocks.Part]:
@@ -198,7 +204,8 @@ def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
             blocks.Plot(f"{place}-{i}", figure, title, title=title)
             for i, (title, figure) in enumerate(named)
         ]
-        return drawn if report.picture["kind"] == "profile" else [blocks.Box("side", drawn)]
+        look = "maps" if report.picture["kind"] == "maps" else "side"
+        return drawn if report.picture["kind"] == "profile" else [blocks.Box(look, drawn)]
     if report.picture["kind"] == "gallery":
         return gallery(report, heading)
     figure = _FIGURES[report.picture["kind"]](report)

@@ -13,6 +13,7 @@ from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.study import Comparison, Line, StudyReport
 
 _ROW = 34  # pixels of one comparison
+_UNIT = 24  # characters that fit below an axis
 VERDICTS = {"held": "series2", "refuted": "series1", "undecided": "muted"}
 
 
@@ -29,7 +30,7 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
     }
     layout["yaxis"].pop("autorange")
     layout["xaxis"] |= {
-        "title": {"text": f"difference ({plot_text(unit)})", "standoff": 8},
+        "title": {"text": _difference(unit), "standoff": 8},
         "zeroline": True,
         "zerolinecolor": LIGHT["axis"],
         "zerolinewidth": 1.5,
@@ -158,6 +159,11 @@ def _pair(line: Line, x: str, y: str) -> tuple[float, float] | None:
 
 def _several(report: StudyReport) -> bool:
     return len({line.group for line in report.lines}) > 1
+
+
+def _difference(unit: str) -> str:
+    """Title of the axis; the table above has a unit that is too long for a phone."""
+    return f"difference ({plot_text(unit)})" if len(unit) <= _UNIT else "difference"
 
 
 def _short(made: Comparison) -> str:

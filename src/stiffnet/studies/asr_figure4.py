@@ -1,7 +1,7 @@
 """ASR, Figure 4: average Grad-CAM is biased toward the centre."""
 
 from stiffnet.studies.scales import look, on_datasets, scales, train
-from stiffnet.studies.study import Study, higher
+from stiffnet.studies.study import Column, Picture, Study, higher
 
 MODULES = ("none", "se", "srm")
 
@@ -13,12 +13,18 @@ STUDY = Study(
     rows={name: look("gradcam", train(name)) for name in MODULES},
     metric="centre",
     unit="share of the mean Grad-CAM in the central quarter, %",
+    columns=(
+        Column("centre", "in the central quarter, %"),
+        Column("noise_centre", "the same for noise, %"),
+        Column("followed", "follows shifted images, %"),
+    ),
     judges=(
         *(higher(name, 25.0) for name in MODULES),
         *(higher(name, 0.0, metric="above_noise") for name in ("se", "srm")),
         *(higher(name, 50.0, metric="followed") for name in ("se", "srm")),
     ),
     scales=scales({}, on_datasets("STL10"), small_without=("srm",)),
+    picture=Picture("maps", "", "map", "Mean Grad-CAM", "", ""),
     notes=(
         "The paper shows pictures of networks on STL-10 and ImageNet, over 500 images each. That "
         "more than a quarter of the mean map lies in the central quarter, where an even map has "

@@ -31,8 +31,10 @@ def _cost(study: Study, name: str, scale: Scale) -> str:
     minutes = sum(scale.minutes.get(kind, 0.0) for kind in distinct)
     if not minutes:
         return what
-    long = f"{minutes / 60:.0f} core hours" if minutes >= 120 else f"{minutes:.0f} core minutes"
-    return f"{what}, about {long}"
+    if minutes >= 120:
+        return f"{what}, about {minutes / 60:.0f} core hours"
+    whole = max(1, round(minutes))
+    return f"{what}, about {whole} core minute{'' if whole == 1 else 's'}"
 
 
 def _source(study: Study) -> str:

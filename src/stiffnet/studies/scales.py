@@ -43,7 +43,7 @@ _GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed 
 
 _THRESHOLDS = {"m1": 4.0, "m2": 2.5, "points": 51}  # where a surface is counted
 _TURNS: dict[str, Settings] = {
-    "demo": {"batch_size": 64, "rounds": 6},
+    "demo": {"batch_size": 64, "rounds": 10},
     "small": {"batch_size": 128, "rounds": 10},
     "paper": {"batch_size": 256, "rounds": 20},
 }

@@ -157,11 +157,12 @@ class Picture:
     ``profile``: the columns of the sheet `y`, along the rows whose labels begin with `x`.
     ``plane``: the lists `x` and `y` of each way of computing, as points of the complex plane.
     ``surfaces``: the share of images by two thresholds, a surface a row.
+    ``maps``: the mean of the maps `y` of each row over its seeds, rows of numbers over the image.
     ``gallery``: `x` is the list of pictures that a row was given, `y` that of those it made, and
     `y_title` the picture that they should be like; all are JPEG files in base64.
     """
 
-    kind: Literal["curves", "points", "profile", "plane", "surfaces", "gallery"]
+    kind: Literal["curves", "points", "profile", "plane", "surfaces", "maps", "gallery"]
     x: str
     y: str
     heading: str

@@ -25,6 +25,8 @@ NAMES = {  # ours, and torchmetrics' for the same
     "ap_l": "map_large",
 }
 
+WHOLE = ("32-true", "64-true")
+
 Boxes = Sequence[Mapping[str, Tensor]]  # of each image: boxes, labels, and scores or areas
 
 
@@ -42,10 +44,10 @@ class Detect(Task):
                 f"`crop` is {recipe.crop!r}, but `task` is 'detect', and crops would cut boxes "
                 "off. Set `crop` to 'none'."
             )
-        if recipe.precision == "bf16-true":
+        if recipe.precision not in WHOLE:  # Fabric would round the corners of boxes, too
             raise RecipeError(
-                "`precision` is 'bf16-true', but `task` is 'detect', and boxes need more than 8 "
-                "bits. Set `precision` to 'bf16-mixed'."
+                f"`precision` is {recipe.precision!r}, but `task` is 'detect', and half a float "
+                "does not tell the pixels of a large image apart. Set `precision` to '32-true'."
             )
 
     def outputs(self, data: Data) -> int:
