@@ -23,6 +23,7 @@ RUNS = {
     "docs/deployment.md": "eight bits move the outputs by less than a fifth",
     "docs/weights.md": "{'prefix': 'model.'}",
     "docs/finetuning.md": "the same bits: True",
+    "docs/style.md": "62 squares to train on",
     "docs/text.md": "a sentence alone and padded: equal",
     "docs/folding.md": "Folded(name='layer1.0.step_size', kind='asr:se', into=('layer1.0.bn2',))",
 }

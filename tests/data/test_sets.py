@@ -43,7 +43,7 @@ def stl10_files(root):
         (root / f"{name}_y.bin").write_bytes(bytes([1, 10, 4 + number]))
 
 
-OTHERS = ("folder", "coco", "shapes")  # files of any size, and boxes: tested elsewhere
+OTHERS = ("folder", "photos", "coco", "shapes")  # files of any size, and boxes: tested elsewhere
 FILES = {
     "cifar10": (cifar10_files, "cifar-10-batches-bin"),
     "cifar100": (cifar100_files, "cifar-100-binary"),

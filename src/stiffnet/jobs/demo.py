@@ -200,7 +200,10 @@ def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, s
         seed=seed,
     )  # fmt: skip
     if made.task != CLASSIFY:
-        raise DataError(f"The demo classifies images, and {data} has no label for each of them.")
+        raise DataError(
+            f"The demo classifies images, and {data} has no "
+            "label for each of them. Give other data."
+        )
     return made
 
 
