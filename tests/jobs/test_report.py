@@ -32,6 +32,17 @@ def trained(tmp_path_factory):
     return run(recipe, tmp_path_factory.mktemp("runs") / "run").folder.path
 
 
+def test_a_document_is_written_again_and_no_one_elses(tmp_path):
+    path = study_cases.study().save(tmp_path / "a.demo.json")
+    for heading in ("First", "Second"):
+        made = report([path], out=tmp_path / "results.md", heading=heading)
+        assert f"\n# {heading}\n" in made.file.read_text()
+    (tmp_path / "mine.md").write_text("# Mine\n")
+    with pytest.raises(StorageError, match=r"mine\.md"):
+        report([path], out=tmp_path / "mine.md")
+    assert (tmp_path / "mine.md").read_text() == "# Mine\n"
+
+
 def test_every_kind_stands_on_one_page_studies_first(tmp_path, trained):
     given = {"fold": REPORT, "forms": FORMS, "stripes": stripe_cases.report(),
              "spectra": spectrum_cases.report(), "a.demo": study_cases.study()}  # fmt: skip

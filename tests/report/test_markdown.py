@@ -11,7 +11,7 @@ from report.payloads import PAYLOADS
 from results.test_fold import FORMS, REPORT
 from stiffnet.report.blocks import Table, all_blocks
 from stiffnet.report.kinds import parts_of
-from stiffnet.report.markdown import markdown
+from stiffnet.report.markdown import SIGN, markdown
 from stiffnet.report.text import clean, plain
 
 RESULTS = {
@@ -25,7 +25,9 @@ HARMLESS = {"text", "strong_open", "strong_close"}
 
 
 def parsed(text):
-    return MarkdownIt("commonmark").enable("table").parse(text)
+    sign, _, document = text.partition("\n")
+    assert sign == SIGN
+    return MarkdownIt("commonmark").enable("table").parse(document)
 
 
 def inline(tokens):

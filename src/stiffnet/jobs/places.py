@@ -10,7 +10,11 @@ from stiffnet.files import atomic_write_all, check_replaceable, check_writable, 
 from stiffnet.network.folded_folder import PARTS
 from stiffnet.network.model_folder import FOLDED, read_folder
 
-SIGNS = {".json": '"format": "stiffnet ', ".html": " · stiffnet</title>"}  # of files of ours
+SIGNS = {  # of files of ours
+    ".json": '"format": "stiffnet ',
+    ".html": " · stiffnet</title>",
+    ".md": "<!-- Written by stiffnet ",
+}
 
 
 def file_name(name: str | os.PathLike[str]) -> str:

@@ -21,6 +21,7 @@ from stiffnet.report.blocks import (
 from stiffnet.report.kinds import parts_of
 from stiffnet.report.text import clean, pieces
 
+SIGN = "<!-- Written by stiffnet report, which overwrites changes that are made by hand. -->"
 _ACTING = re.compile(r"([\\`*_\[\]<>|#~$&])")  # what Markdown, HTML or mathematics would read
 
 
@@ -35,7 +36,7 @@ def markdown(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str
         heading: What the document is about.
     """
     parts = parts_of(results, titles or [""] * len(results))
-    lines = [f"# {_escaped(clean(heading, longest=300))}"]
+    lines = [SIGN, f"# {_escaped(clean(heading, longest=300))}"]
     for part in parts:
         lines += _of(part.lead)
         for title, blocks in part.articles:
