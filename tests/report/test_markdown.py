@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import plotly.graph_objects as go
 import pytest
 from markdown_it import MarkdownIt
 
@@ -9,9 +10,9 @@ from observe import spectrum_cases, stripe_cases
 from report import study_cases
 from report.payloads import PAYLOADS
 from results.test_fold import FORMS, REPORT
-from stiffnet.report.blocks import Table, all_blocks
+from stiffnet.report.blocks import Cell, Column, Plot, Row, Table, Title, Words, all_blocks
 from stiffnet.report.kinds import parts_of
-from stiffnet.report.markdown import SIGN, markdown
+from stiffnet.report.markdown import SIGN, _of, markdown
 from stiffnet.report.text import clean, plain
 
 RESULTS = {
@@ -90,3 +91,10 @@ def test_what_a_user_wrote_stays_text(payload):
         " ".join(clean(payload, longest=60).split()) in " ".join(shown(token).split())
         for token in inline(tokens)
     )
+
+
+def test_a_title_stands_only_above_what_is_written():
+    table = Table("t", "c", [Column("a")], [Row([Cell("1")])], sheet=True)
+    drawn = Plot("p", go.Figure(), "label")
+    blocks = [Title("one"), drawn, table, Title("two"), Words("said"), Title("three")]
+    assert [line for line in _of(blocks) if line.startswith("#")] == ["### two"]

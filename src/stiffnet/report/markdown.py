@@ -51,33 +51,40 @@ def markdown(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str
 
 
 def _of(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield the paragraphs of blocks; what can only be looked at has none."""
+    """Yield the paragraphs of blocks; what can only be looked at has none, and no title either."""
+    title = ""
     for block in blocks:
-        match block:
-            case Section():
-                yield f"## {_escaped(block.heading)}"
-                yield _said(block.text)
-                yield from _of(block.blocks)
-            case Gallery():
-                for title, inner in block.items:
-                    said = list(_of(inner))
-                    yield from [f"### {_escaped(title)}", *said] if said else []
-            case Box():
-                yield from _of(block.blocks)
-            case Title():
-                yield f"### {_escaped(block.text)}"
-            case Words():
-                yield _said(block.text)
-            case Tiles():
-                items = [map(_escaped, item) for item in block.items]
-                yield _listed(f"{name}: **{value}** {more}" for name, value, more in items)
-            case Findings():
-                yield "\n".join(f"- {_said(sentence)}" for sentence in block.sentences)
-            case Table() if block.opened or block.sheet:
-                yield _table(block)
-            case Facts():
-                pairs = [map(_escaped, item) for item in block.items]
-                yield _listed(f"{key}: {value}" for key, value in pairs)
+        if isinstance(block, Title):
+            title = f"### {_escaped(block.text)}"
+            continue
+        said = list(_paragraphs(block))
+        yield from filter(None, [title, *said]) if said else []
+        title = ""
+
+
+def _paragraphs(block: Block) -> Iterator[str]:
+    match block:
+        case Section():
+            yield f"## {_escaped(block.heading)}"
+            yield _said(block.text)
+            yield from _of(block.blocks)
+        case Gallery():
+            for title, inner in block.items:
+                yield from _of([Title(title), Box("", inner)])
+        case Box():
+            yield from _of(block.blocks)
+        case Words():
+            yield _said(block.text)
+        case Tiles():
+            items = [map(_escaped, item) for item in block.items]
+            yield _listed(f"{name}: **{value}** {more}" for name, value, more in items)
+        case Findings():
+            yield "\n".join(f"- {_said(sentence)}" for sentence in block.sentences)
+        case Table() if block.opened or block.sheet:
+            yield _table(block)
+        case Facts():
+            pairs = [map(_escaped, item) for item in block.items]
+            yield _listed(f"{key}: {value}" for key, value in pairs)
 
 
 def _table(table: Table) -> str:
