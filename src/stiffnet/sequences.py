@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from stiffnet.errors import StepError
 
 MASK = "attention_mask"
+LEFT_OUT = "key_padding_mask"  # torch's own: True, or a negative score, for padding
 TOKENS = ("input_ids", "inputs_embeds")
 CACHE = "past_key_values"
 
@@ -105,6 +106,11 @@ def takes_tokens(module: nn.Module) -> bool:
     return any(name.endswith(MASK) for name in parameters_of(module))
 
 
+def takes_padding(module: nn.Module) -> bool:
+    """Whether a module's `forward` has an argument of torch's own for padding."""
+    return any(name.endswith(LEFT_OUT) for name in parameters_of(module))
+
+
 def named(
     names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
@@ -172,9 +178,14 @@ def hides_padding(
 ) -> str | None:
     """Name the mask of a call that has padding and does not say which tokens it is, if any does.
 
-    That is a mask of more than two axes, or one that is added to scores.
+    That is a mask of more than two axes, one that is added to scores, or one of torch's own layers,
+    of which it is not known whose tokens it is about.
     """
     for name, value in named(names, args, kwargs):
+        if name.endswith(LEFT_OUT) and isinstance(value, Tensor):
+            if bool((value if value.dtype == torch.bool else value < 0).any()):
+                return name
+            continue
         is_mask = name.endswith(MASK) and isinstance(value, Tensor)
         if is_mask and not _is_padding_mask(value) and says_padding(value):
             return name

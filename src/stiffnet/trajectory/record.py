@@ -10,7 +10,14 @@ from torch import Tensor, nn
 
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
-from stiffnet.sequences import Given, given_to, hides_padding, parameters_of, takes_tokens
+from stiffnet.sequences import (
+    Given,
+    given_to,
+    hides_padding,
+    parameters_of,
+    takes_padding,
+    takes_tokens,
+)
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
@@ -118,6 +125,10 @@ class _Norms(Recorder):
             # On the model itself, because only such a hook sees keywords.
             self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
             self.watching.enter_context(self._first)
+        for module in self.paths:
+            if module not in takers and takes_padding(module):
+                looking = module.register_forward_pre_hook(self._look, with_kwargs=True)
+                self.watching.enter_context(looking)
         for module in takers:
             opening = module.register_forward_pre_hook(self._open, with_kwargs=True)
             self.watching.enter_context(opening)
@@ -149,6 +160,11 @@ class _Norms(Recorder):
             _refuse_hidden_padding(module, args, kwargs)
         around = self._given[-1] if self._given else None
         self._given.append(around if call is None else call if call.padded else None)
+
+    def _look(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse padding that only torch's own layers are told of."""
+        if not self._given:
+            _refuse_hidden_padding(module, args, kwargs)
 
     def _close(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if self._given:
@@ -216,6 +232,7 @@ def _refuse_hidden_padding(
 ) -> None:
     if name := hides_padding(parameters_of(module), args, kwargs):
         raise StepError(
-            f"The `{name}` of {type(module).__name__} has padding and does not say which tokens it "
-            "is. Give a mask of two axes, one number a token, or samples of one length without one."
+            f"The `{name}` of {type(module).__name__} has padding, and it is not known which tokens "
+            "of a step that is. Give the network an `attention_mask` of two axes, one number a "
+            "token, or samples of one length without a mask."
         )
