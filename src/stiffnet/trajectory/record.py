@@ -233,6 +233,6 @@ def _refuse_hidden_padding(
     if name := hides_padding(parameters_of(module), args, kwargs):
         raise StepError(
             f"The `{name}` of {type(module).__name__} has padding, and it is not known which "
-            "tokens of a step that is. Give the network an `attention_mask` of two axes, one number a token, "
-            "or samples of one length without a mask."
+            "tokens of a step that is. Give the network an `attention_mask` of two axes, "
+            "one number a token, or samples of one length without a mask."
         )
