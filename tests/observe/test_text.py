@@ -53,9 +53,7 @@ def test_padding_in_a_mask_of_four_axes_is_refused_and_a_causal_one_is_not(kind)
     """Nothing of such a mask is read as padding, so none may be in it."""
     model = network(BERT)
     padded = {"input_ids": IDS, "attention_mask": square(PADDED, kind)}
-    with pytest.raises(
-        StepError, match="of BertModel has padding, and it is not known which"
-    ):
+    with pytest.raises(StepError, match="of BertModel has padding, and it is not known which"):
         stiffnet.measure(model, [padded])
     causal = torch.ones(3, 1, 6, 6).tril().bool()
     if kind is not torch.bool:
