@@ -53,7 +53,8 @@ def test_an_unknown_split_is_refused():
 
 def test_the_table_names_every_set_once_with_a_summary():
     assert [entry.name for entry in DATA] == [
-        "digits", "cifar10", "cifar100", "stl10", "folder", "generated",
+        "digits", "cifar10", "cifar100", "stl10", "folder", "coco", "shapes", "photos", "tiles",
+        "generated",
     ]  # fmt: skip
     assert all(entry.summary and "\n" not in entry.summary for entry in DATA)
 
@@ -73,7 +74,7 @@ def test_digits_open_by_name(tmp_path, monkeypatch):
         (
             "imagenet",
             UnknownNameError,
-            "Known: digits, cifar10, cifar100, stl10, folder, generated",
+            "Known: digits, cifar10, cifar100, stl10, folder, coco",
         ),
         ("", UnknownNameError, "no data set"),
         ("digits:here", DataError, "needs no folder"),

@@ -122,7 +122,7 @@ def test_a_recipe_that_starts_from_a_pickle_is_refused(given, capsys):
     torch.save(Canary(), given.parent / "evil.pth")
     shutil.rmtree(given / "checkpoints")  # whose own recipe would be compared first
     text = (given / "recipe.toml").read_text()
-    evil = text.replace('weights = ""', f'weights = "{given.parent}/evil.pth"')
+    evil = text.replace('\nweights = ""', f'\nweights = "{given.parent}/evil.pth"')
     assert evil != text
     (given / "recipe.toml").write_text(evil)
     status, said = resumed(given, capsys)
