@@ -1,6 +1,7 @@
 """`stiffnet restyle`: pictures of any kind, networks before and after folding, and mistakes."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def written(name, attention=None):
             value.uniform_(0.5, 2.0, generator=chance)
         elif key.endswith("running_mean"):
             value.normal_(0.0, 0.3, generator=chance)
-    preparation = open_model(name).preparation
+    preparation = replace(open_model(name).preparation, input_size=(3, 64, 64))  # proofs are quick
     write_folder(
         "network", model, name=name, options=options, classes=(), preparation=preparation,
         made_by={"seed": 0},
