@@ -236,3 +236,10 @@ def test_hostile_columns_are_shown_and_do_nothing(payload):
         for trace in figure["data"]:
             assert "<" not in trace["name"]
             assert "$" not in trace["name"]
+
+
+def test_verdicts_at_demo_scale_are_said_to_be_about_small_networks():
+    report = cases.study()
+    said = "Verdicts are about these networks"
+    assert said in text_of([report], heading="x")
+    assert said not in text_of([replace(report, scale="small"), report], heading="x")

@@ -34,6 +34,10 @@ from stiffnet.words import listed
 Given = Sequence[tuple[StudyReport, str]]
 LINKED = 8  # studies that the top of a page leads to; the table leads to more
 ORDER = ("held", "refuted", "undecided")
+ONLY_DEMO = (
+    "At scale demo, networks are small and trained for seconds. Verdicts are about these networks, "
+    "and show how a study runs; the scales small and paper are there to answer it."
+)
 _FIGURES = {"curves": curves_figure, "points": points_figure}
 _SEVERAL = {
     "profile": profile_figures,
@@ -48,6 +52,8 @@ def parts(given: Given) -> list[blocks.Part]:
     reports = [report for report, _ in given]
     names = _told_apart(given)
     lead: list[blocks.Block] = [blocks.Words(answer(reports), "lede")]
+    if all(report.scale == "demo" for report in reports):
+        lead.append(blocks.Words(ONLY_DEMO, "note"))
     if len(reports) > 1:
         lead.append(_answers(reports, names))
     return [
