@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stiffnet-installed
 # What was installed, and from where: a change of either installs again.
 WANTED := $(shell cat pyproject.toml Makefile | cksum | tr -d ' ') $(CURDIR)
-# One thread a process: pytest-xdist runs two, and results do not depend on the thread count.
+# One thread a process, since pytest-xdist runs two. Sums of two threads round otherwise than those of one.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: demo test test-all lint install benchmarks clean
