@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from stiffnet.attention import register_attention as register_attention
     from stiffnet.attention.asr import asr as asr
-    from stiffnet.fold.fold import fold as fold
-    from stiffnet.fold.result import FoldResult as FoldResult
+    from stiffnet.fold.fold import FoldResult as FoldResult, fold as fold
     from stiffnet.network.attach import (
         Attachment as Attachment,
         attach as attach,
@@ -62,8 +61,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "attention": ("register_attention",),
     "attention.asr": ("asr",),
-    "fold.fold": ("fold",),
-    "fold.result": ("FoldResult",),
+    "fold.fold": ("FoldResult", "fold"),
     "network.attach": ("Attachment", "attach", "attached", "detach"),
     "network.attachment": ("attachment", "reattach"),
     "network.attachment_hosts": ("LightningAttachment", "from_pretrained"),

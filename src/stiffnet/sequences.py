@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from stiffnet.errors import StepError
 
 MASK = "attention_mask"
-LEFT_OUT = "key_padding_mask"  # torch's own: True, or a negative score, for padding
 TOKENS = ("input_ids", "inputs_embeds")
 CACHE = "past_key_values"
 
@@ -57,6 +56,18 @@ class Given:
                 for tokens in self.sequences
             ),
         )
+
+    def refuse_other(self, length: int, mask: Tensor | None) -> None:
+        """Refuse a mask that an attention layer is given for the same tokens and that says else."""
+        own = [tokens.mask for tokens in self.sequences if tokens.length == length]
+        if mask is None or len(own) != 1 or torch.compiler.is_compiling():
+            return
+        if own[0] is not None and (own[0].shape != mask.shape or not torch.equal(own[0], mask)):
+            raise StepError(
+                "The attention mask of a call says that other tokens are padding than what an "
+                "attention layer in it is told. Name a mask `attention_mask` only if it is 1, or "
+                "True, for tokens and 0 for padding."
+            )
 
     def mask_for(self, samples: int, length: int) -> Tensor | None:
         """Return the mask of the one sequence of this length; None where it has none.
@@ -104,11 +115,6 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 def takes_tokens(module: nn.Module) -> bool:
     """Whether a module's `forward` has an argument for an attention mask."""
     return any(name.endswith(MASK) for name in parameters_of(module))
-
-
-def takes_padding(module: nn.Module) -> bool:
-    """Whether a module's `forward` has an argument of torch's own for padding."""
-    return any(name.endswith(LEFT_OUT) for name in parameters_of(module))
 
 
 def named(
@@ -166,11 +172,37 @@ def says_padding(mask: Tensor) -> bool:
     >>> says_padding(torch.tensor([[1, 1, 0]])), says_padding(torch.ones(1, 1, 3, 3).tril().bool())
     (True, False)
     """
-    counts = mask.ndim == 2 or not mask.is_floating_point() or bool((mask > 0).any())
-    hidden = mask == 0 if counts and not bool((mask < 0).any()) else mask < 0  # added to scores
+    hidden = _hidden(mask)
     if mask.ndim > 2:
         hidden = hidden.flatten(1, -2).all(dim=1)  # by every token that could read it
     return bool(hidden.any())
+
+
+def _hidden(mask: Tensor) -> Tensor:
+    """True where an attention mask of any kind hides a token."""
+    counts = mask.ndim == 2 or not mask.is_floating_point() or bool((mask > 0).any())
+    return mask == 0 if counts and not bool((mask < 0).any()) else mask < 0  # added to scores
+
+
+def keeps_apart(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any], *, causal: bool
+) -> str | None:
+    """Name an argument that hides tokens of a sequence from each other, if any does.
+
+    That is a mask of more than two axes, unless all it does is to hide later tokens and those are
+    hidden anyway (`causal`), or positions that begin anew, as in packed sequences.
+    """
+    for name, value in named(names, args, kwargs):
+        if not isinstance(value, Tensor):
+            continue
+        if name.endswith(MASK) and value.ndim > 2:
+            hidden = _hidden(value)
+            later = hidden.new_ones(hidden.shape[-2:]).triu(1 + hidden.shape[-1] - hidden.shape[-2])
+            if bool(hidden.any()) and not (causal and bool((hidden == later).all())):
+                return name
+        if name == "position_ids" and value.ndim == 2 and bool((value.diff(dim=1) < 0).any()):
+            return name
+    return None
 
 
 def hides_padding(
@@ -178,14 +210,9 @@ def hides_padding(
 ) -> str | None:
     """Name the mask of a call that has padding and does not say which tokens it is, if any does.
 
-    That is a mask of more than two axes, one that is added to scores, or one of torch's own layers,
-    of which it is not known whose tokens it is about.
+    That is a mask of more than two axes, or one that is added to scores.
     """
     for name, value in named(names, args, kwargs):
-        if name.endswith(LEFT_OUT) and isinstance(value, Tensor):
-            if bool((value if value.dtype == torch.bool else value < 0).any()):
-                return name
-            continue
         is_mask = name.endswith(MASK) and isinstance(value, Tensor)
         if is_mask and not _is_padding_mask(value) and says_padding(value):
             return name

@@ -14,9 +14,9 @@ import torch
 
 from stiffnet.cli.main import main
 from stiffnet.network.export import PACKAGES
+from stiffnet.network.folded_folder import STRUCTURE
 from stiffnet.network.model_folder import MANIFEST, WEIGHTS
 from stiffnet.network.open import open_model
-from stiffnet.network.structure import STRUCTURE
 from stiffnet.results.stiffness import StiffnessReport
 from tolerances import RTOL
 

@@ -1,5 +1,7 @@
 """COCO's format is read as COCO means it, and what is wrong with a file is said in a sentence."""
 
+import json
+import math
 import re
 from dataclasses import replace
 
@@ -11,15 +13,17 @@ from PIL import Image
 from data.boxed import SIZES, write_coco
 from naming import case
 from stiffnet.data import open_data, open_labelled, open_splits
-from stiffnet.data.augment import Augmentation
+from stiffnet.data.augment import FLIP, Augmentation
 from stiffnet.data.coco import coco
 from stiffnet.data.fingerprint import difference, fingerprint
 from stiffnet.data.images import Preparation
 from stiffnet.data.shapes import shapes
-from stiffnet.data.subset import subset
+from stiffnet.data.splits import subset
 from stiffnet.errors import DataError
+from stiffnet.network.open import open_model
 
 WHOLE = Preparation((3, 32, 32), (0.0,) * 3, (1.0,) * 3)
+ORIENTATION = 0x0112  # of EXIF
 FLIPS = Augmentation(crop="none")
 
 
@@ -43,7 +47,7 @@ def test_boxes_are_those_of_the_file(tmp_path):
     assert found == {
         (5, 4, 15.5, 12): (shape, 2, 60.5, 0),  # the area of the outline, not of the box
         (0, 0, 4, 4): (shape, 1, 16, 0),
-        (30, 20, 40, 25): (shape, 2, 250, 0),  # cut at the border
+        (30, 20, 80, 25): (shape, 2, 250, 0),  # as COCO's own evaluation has it
         (1, 1, 21, 21): (shape, 1, 400, 1),
         (1, 1, 3, 3): (shape, 1, 4, 1),
     }
@@ -53,7 +57,7 @@ def test_nothing_is_learnt_from_crowds_and_images_without_boxes(tmp_path):
     train = coco(write_coco(tmp_path / "d"), "train")
     assert train.pictures.files == ("000000000001.png", "000000000007.png")
     assert not train.crowd.any()
-    assert len(train.boxes) == 3
+    assert train.boxes.tolist() == [[0, 0, 4, 4], [30, 20, 40, 25], [5, 4, 15.5, 12]]  # cut
     [note] = train.notes
     assert note.startswith("2 of 4 images of d/train2017 have no box")
 
@@ -78,6 +82,63 @@ def test_a_mirrored_box_is_around_the_same_pixels(tmp_path):
                 now = other[:, moved[1] : moved[3], moved[0] : moved[2]]
                 assert torch.equal(now, inside) or torch.equal(now.flip(-1), inside)
     assert turned == {True, False}
+
+
+def test_a_detector_gets_boxes_that_were_mirrored_and_scaled_with_their_images(tmp_path):
+    """Against corners that are computed by hand; an image may be scaled a little more one way."""
+    train = coco(write_coco(tmp_path / "d"), "train")
+    detector = open_model("fasterrcnn-small:test_resnet", image_size=50).model.train()
+    given = {
+        "000000000001.png": [(0, 0, 4, 4), (30, 20, 10, 5)],
+        "000000000007.png": [(5, 4, 10.5, 8)],
+    }
+    seen = set()
+    for epoch in range(6):
+        batch = next(train.training_batches(WHOLE, FLIPS, [np.arange(2)], seed=0, epoch=epoch))
+        images, targets = detector.transform(batch["images"], batch["targets"])
+        turned = FLIPS.chances(0, epoch, np.arange(2))[:, FLIP] < 0.5
+        for at, file in enumerate(train.pictures.files):
+            left, top, width, height = np.array(given[file], np.float64).T
+            left = np.where(turned[at], 40 - left - width, left)
+            corners = np.stack([left, top, left + width, top + height], 1)
+            assert images.image_sizes[at] == (50, 66)  # of 30 × 40: 66.7, and torch rounds down
+            expected = corners * np.array([66 / 40, 50 / 30] * 2)
+            np.testing.assert_allclose(targets[at]["boxes"].numpy(), expected, rtol=1e-6)
+            seen.add(bool(turned[at]))
+    assert seen == {True, False}
+
+
+def test_a_picture_is_turned_as_its_camera_says(tmp_path):
+    """Boxes are for what one sees; a size that is that of the unturned picture is refused."""
+    write_coco(tmp_path / "d")
+    file = tmp_path / "d" / "val2017" / "000000000001.png"
+    pixels = np.asarray(Image.open(file))
+    for orientation, expected in ((3, pixels[::-1, ::-1]), (6, None)):
+        exif = Image.Exif()
+        exif[ORIENTATION] = orientation
+        Image.fromarray(pixels).save(file, exif=exif)
+        batches = coco(tmp_path / "d").chosen(np.arange(1)).batches(WHOLE, batch_size=1)
+        if expected is None:
+            with pytest.raises(DataError, match="is 30 × 40 pixels, and its boxes are for one of"):
+                next(iter(batches))
+        else:
+            [image] = next(iter(batches))["images"]
+            assert np.array_equal(image.mul(255).round().numpy(), expected.transpose(2, 0, 1))
+
+
+def test_test_images_are_in_the_order_of_their_ids(tmp_path):
+    """That is COCO's own: of boxes with equal scores, that of the smaller id counts first."""
+    test = coco(write_coco(tmp_path / "d", val=lambda c: c["images"].reverse()), "test")
+    assert test.pictures.files == tuple(f"{id:012}.png" for id in sorted(SIZES))
+    boxes = {tuple(box) for box in test.boxes[test.starts[2] : test.starts[3]].tolist()}
+    assert boxes == {(5, 4, 15.5, 12), (1, 1, 21, 21)}  # those of image 7
+    numbers = [
+        int(target["image_id"])
+        for batch in test.batches(WHOLE, batch_size=3)
+        for target in batch["targets"]
+    ]
+    assert sorted(numbers) == [0, 1, 2, 3]
+    assert numbers[:3] == [0, 2, 3] or numbers[1:] == [0, 2, 3]  # image 2 has another size
 
 
 def test_a_batch_holds_images_of_one_size_and_all_come_once(tmp_path):
@@ -162,6 +223,17 @@ REFUSED = {
     "up": (lambda c: images(c, file_name="../x.png"), r"the image '\.\./x\.png', which is not"),
     "absolute": (lambda c: images(c, file_name="/etc/passwd"), "names the image '/etc/passwd'"),
     "empty": (lambda c: images(c, file_name=""), "names the image ''"),
+    "not a number": (lambda c: boxes(c, bbox=[3, math.nan, 4, 5]), r"Box 11 .* is \[3.0, nan"),
+    "infinite": (lambda c: boxes(c, area=math.inf), "Box 11 .* area inf"),
+    "infinite list": (lambda c: json.dumps({"images": math.inf}), "got 'float' at 'images'"),
+    "infinite text": (lambda c: "Infinity!", "it is not JSON"),
+    "far away": (lambda c: boxes(c, bbox=[1, 1, 1e300, 1]), "Box 11 of image 1 .* is .*1e.300"),
+    "only an outline": (lambda c: c["annotations"][1].pop("bbox") and None,
+                        r"missing required field 'bbox' at 'annotations\[1\]'"),
+    "results": (lambda c: json.dumps(c["annotations"]), "expected 'object', got 'array'"),
+    "captions": (lambda c: c.update(annotations=[{"image_id": 1, "caption": "a tree"}]),
+                 "missing required field 'category_id'"),
+    "two spellings": (lambda c: images(c, file_name="./000000000002.png"), "image file .* 2 times"),
     "two ids": (lambda c: images(c, id=2), "has the image id 2 2 times. Keep one"),
     "two files": (lambda c: images(c, file_name="000000000002.png"), "image file .* 2 times"),
     "two names": (lambda c: c["categories"][0].update(name="car"), "category name 'car' 2 times"),
@@ -192,6 +264,29 @@ def test_boxes_without_area_are_left_out_and_named(tmp_path):
     assert len(test.boxes) == 3
     [note] = test.notes
     assert re.search("box 11 of image 1, box 12 of image 1 have no area within the image", note)
+
+
+def test_a_box_too_thin_to_be_mirrored_is_left_out(tmp_path):
+    """In float32 it would have no width at the other side, and torchvision stops at such a box."""
+
+    def thin(content):
+        boxes(content, bbox=[0.5, 3, 1e-6, 5], area=None)
+        content["annotations"][2].update(bbox=[0.5, 3, 0.011, 5])
+        del content["annotations"][1]["id"]
+
+    train = coco(write_coco(tmp_path / "d", train=thin), "train")
+    assert len(train.boxes) == 2
+    assert "a box of image 1 has no area within the image, and is left out" in train.notes[0]
+    for epoch in range(4):
+        batch = next(train.training_batches(WHOLE, FLIPS, [np.arange(2)], seed=0, epoch=epoch))
+        for target in batch["targets"]:
+            assert bool((target["boxes"][:, 2:] > target["boxes"][:, :2]).all())
+
+
+def test_a_box_without_an_area_or_with_none_has_that_of_its_sides(tmp_path):
+    for area in (None, 0):
+        test = coco(write_coco(tmp_path / str(area), val=lambda c: boxes(c, area=area)), "test")  # noqa: B023
+        assert test.areas[0] == 16
 
 
 def test_missing_places_are_named(tmp_path):

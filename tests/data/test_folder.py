@@ -4,6 +4,7 @@ import dataclasses
 import io
 import os
 import shutil
+import struct
 
 import numpy as np
 import pytest
@@ -125,6 +126,17 @@ def test_a_palette_with_transparency_is_read_in_silence(tmp_path):
 def test_sixteen_bits_are_scaled_and_not_cut(tmp_path):
     grey = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
     save(tmp_path / "a" / "x.png", grey)
+    assert np.array_equal(bytes_of(read(tmp_path, GREY)[0])[0, :, :, 0], grey >> 8)
+
+
+def test_white_is_white_where_a_file_has_it_as_zero(tmp_path):
+    """TIFF files say so in their photometric interpretation: 0 where white is, 1 where black is."""
+    grey = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    path = tmp_path / "a" / "x.tif"
+    save(path, 65535 - grey)
+    black, white = (struct.pack("<HHIHH", 262, 3, 1, value, 0) for value in (1, 0))
+    assert path.read_bytes().count(black) == 1
+    path.write_bytes(path.read_bytes().replace(black, white))
     assert np.array_equal(bytes_of(read(tmp_path, GREY)[0])[0, :, :, 0], grey >> 8)
 
 

@@ -19,7 +19,7 @@ SMALL = Preparation((3, 8, 8), (0.0,) * 3, (1.0,) * 3)
 def put(*names):
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_bytes(b"not opened yet")
+        Path(name).write_text(f"not opened yet: {name}")
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,32 @@ def test_folders_say_what_is_held_out():
     assert (train.files, test.files) == (("2.jpg", "a/1.jpg"), ("3.jpg",))
     assert open_data("photos:all").files == test.files
     assert open_data("photos:all", "train").files == train.files
+
+
+def test_a_photograph_that_is_held_out_is_nowhere_else():
+    put("all/train/a.jpg", "all/val/b.jpg")
+    Path("all/val/b.jpg").write_bytes(Path("all/train/a.jpg").read_bytes()[::-1])  # of one size
+    assert len(photo_splits("all")[0]) == 1
+    for make in (Path.symlink_to, Path.hardlink_to, copied):
+        copy = Path("all/val/c.jpg")
+        make(copy, Path("all/train/a.jpg").absolute())
+        refusal = r"all/val/c.jpg is held out, and all/train/a.jpg, which is trained on, is the sa"
+        with pytest.raises(DataError, match=refusal if make is not Path.symlink_to else "link"):
+            open_splits("photos:all")
+        copy.unlink()
+    put(*(f"flat/{number:02}.jpg" for number in range(8)))
+    [held] = photo_splits("flat")[1].files
+    Path("flat/01.jpg").write_bytes(Path("flat", held).read_bytes())
+    with pytest.raises(DataError, match=f"flat/{held} is held out, and flat/01.jpg"):
+        photo_splits("flat")
+    Path("flat/01.jpg").unlink()
+    Path("flat/01.jpg").symlink_to(held)  # within the folder, which is allowed otherwise
+    with pytest.raises(DataError, match=f"flat/{held} is held out, and flat/01.jpg"):
+        photo_splits("flat")
+
+
+def copied(copy, original):
+    copy.write_bytes(original.read_bytes())
 
 
 def test_only_folders_become_photographs():

@@ -25,6 +25,11 @@ def nan(work):
     return number(work)
 
 
+def unstable(work):
+    """Give a number, but for the last of five seeds, until the folder says that it is mended."""
+    return nan(work) if work.settings["seed"] == 4 else number(work)
+
+
 def bug(work):
     return {"accuracy": 1 // 0}
 

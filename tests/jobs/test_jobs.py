@@ -12,7 +12,7 @@ import torch
 
 from stiffnet.cli.main import main
 from stiffnet.errors import FoldError, RecipeError, StorageError
-from stiffnet.jobs import measure as measure_file
+from stiffnet.jobs import result_files
 from stiffnet.jobs.fold import fold
 from stiffnet.jobs.measure import measure
 from stiffnet.jobs.stripes import stripes
@@ -139,7 +139,7 @@ def test_a_result_is_heard_of_before_its_files_are_written(run, tmp_path, monkey
     def full(*args):
         raise StorageError("The disk is full.")
 
-    monkeypatch.setattr(measure_file, "write_result", full)
+    monkeypatch.setattr(result_files, "write", full)
     watcher = Everything()
     with pytest.raises(StorageError, match="The disk is full"):
         measure("run", DATA, limit=4, watcher=watcher)

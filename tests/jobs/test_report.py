@@ -77,6 +77,13 @@ def test_a_folder_of_studies_shows_its_studies_and_not_their_rows(tmp_path):
     assert [each.KIND for each in made.results] == ["study"]
 
 
+def test_a_result_beside_a_study_is_shown_too(tmp_path):
+    study_cases.study().save(tmp_path / "in" / "stepnet-table1.demo.json")
+    REPORT.save(tmp_path / "in" / "fold.json")
+    made = report([tmp_path / "in"], out=tmp_path / "page.html")
+    assert sorted(each.KIND for each in made.results) == ["fold report", "study"]
+
+
 def test_a_run_is_its_log_alone(tmp_path, trained):
     made = report([trained.parent], out=tmp_path / "page.html")
     assert [each.KIND for each in made.results] == ["training log"]

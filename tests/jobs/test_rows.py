@@ -5,7 +5,7 @@ import pytest
 
 from jobs.test_study import Here
 from stiffnet.errors import StepError
-from stiffnet.jobs import rows_forms
+from stiffnet.jobs import demo_speed
 from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_forms import FORMS, form, forms
 from stiffnet.jobs.rows_speed import parameters
@@ -91,8 +91,8 @@ def test_what_cannot_be_related_is_refused(trained):
 
 def test_forms_of_a_network_are_folded_timed_and_told_apart(trained, monkeypatch):
     """By a clock on which a pass takes a second for every parameter."""
-    monkeypatch.setattr(rows_forms, "one_pass", lambda model, images: parameters(model))
-    monkeypatch.setattr(rows_forms, "warm_seconds", lambda seconds: seconds)
+    monkeypatch.setattr(demo_speed, "one_pass", lambda model, images: parameters(model))
+    monkeypatch.setattr(demo_speed, "warm_seconds", lambda seconds: seconds)
     once, look = trained
     assert "forms" in ALONE
     three = [once(name) for name in ("none", "se", "asr:se")]

@@ -1,11 +1,13 @@
 """Studies through their runner: rows computed once, resumed, shared, and failing by themselves."""
 
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,8 @@ from stiffnet.jobs.row_store import RowStore
 from stiffnet.jobs.rows_train import on_steps, train
 from stiffnet.jobs.study import run_studies, study as named
 from stiffnet.jobs.study_plan import Plan, check_data, planned
-from stiffnet.jobs.study_rows import settled
+from stiffnet.jobs.study_rows import LEAVING, settled
+from stiffnet.provenance import version_of
 from stiffnet.results.study import StudyReport, StudyRow
 from stiffnet.studies.registry import STUDIES
 from stiffnet.studies.study import Job, higher
@@ -110,6 +113,39 @@ def test_killed_at_any_row_it_resumes_to_the_same_rows(root, tmp_path):
     assert marks == ["x"] * 18  # every one of them once
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_row_that_is_being_started_when_a_signal_comes_is_stopped_too(root, number):
+    """Starting takes seconds, since the first process of all imports torch."""
+    ended = []
+
+    class Signalled(Here):
+        def start(self, order):
+            signal.raise_signal(number)
+            ended.append("started")
+            return self
+
+        def done(self):
+            return False
+
+        def stop(self):
+            ended.append("stopped")
+
+        def join(self):
+            ended.append("joined")
+
+    def leave(which, frame):
+        raise SystemExit(128 + which)
+
+    before = signal.signal(number, leave)
+    try:
+        with pytest.raises(SystemExit) as left:
+            ran([study(PLAIN)], root, Signalled())
+    finally:
+        signal.signal(number, before)
+    assert left.value.code == 128 + number
+    assert ended == ["started", "stopped", "joined"]
+
+
 def test_a_second_run_computes_nothing(root):
     ran([study(PLAIN)], root)
     again = Here()
@@ -117,6 +153,13 @@ def test_a_second_run_computes_nothing(root):
     assert again.started == []
 
 
+@pytest.fixture
+def leaving(monkeypatch):
+    """Rows of the kind "train" leave a mark in their folder, which other rows need."""
+    monkeypatch.setitem(LEAVING, "train", lambda folder: (folder / "computed").exists())
+
+
+@pytest.mark.usefixtures("leaving")
 def test_rows_without_their_folders_are_computed_again_only_if_a_folder_is_read(root):
     tasks = TASKS | {"train": fake_rows.number}
     trained = job(1.0, kind="train")
@@ -133,6 +176,105 @@ def test_rows_without_their_folders_are_computed_again_only_if_a_folder_is_read(
     assert sorted(kinds) == ["number"] * 3 + ["train"] * 3
     assert kinds[0] == "train"
     assert before.items() <= values_of(root).items()
+
+
+@pytest.mark.usefixtures("leaving")
+@pytest.mark.parametrize("end", ["nan", "killed"])
+def test_a_finished_row_survives_when_computing_it_again_for_its_folder_fails(root, end):
+    trained = job(1.0, kind="train")
+    first = {"low": job(0.0), "high": job(1.0, needs=[trained])}
+    ran([study(first)], root, tasks=TASKS | {"train": fake_rows.number})
+    before = values_of(root)
+    shutil.rmtree(root / "work")
+    more = first | {"higher": job(2.0, needs=[trained])}
+    launcher = LocalProcesses(2)
+    done = ran([study(more)], root, launcher, tasks=TASKS | {"train": TASKS[end]})
+    assert before.items() <= values_of(root).items()
+    lost = [line for line in done.reports[0].lines if line.row == "higher"]
+    said = {"nan": "`train_loss` is nan", "killed": "killed by signal 9"}[end]
+    assert all("made from another row" in line.error and said in line.error for line in lost)
+    (root / "mended").touch()
+    assert not ran([study(more)], root, launcher, tasks=TASKS | {"train": TASKS[end]}).failed
+
+
+@pytest.mark.usefixtures("leaving")
+def test_a_folder_that_is_not_complete_is_as_good_as_none(root):
+    tasks, trained = TASKS | {"train": fake_rows.number}, job(1.0, kind="train")
+    ran([study({"low": job(0.0), "high": trained})], root, tasks=tasks)
+    for mark in root.glob("work/train-*/computed"):
+        mark.rename(mark.with_name("half"))
+    launcher = Here()
+    ran([study({"low": job(0.0), "high": job(1.0, needs=[trained])})], root, launcher, tasks=tasks)
+    kinds = [address.partition("-")[0] for address in launcher.started]
+    assert sorted(kinds) == ["number"] * 3 + ["train"] * 3
+
+
+def test_a_run_without_its_network_is_not_complete(tmp_path):
+    train(Work(settled("train", TINY), (), tmp_path, (), TINY["data"], ""))
+    assert LEAVING["train"](tmp_path)
+    shutil.rmtree(tmp_path / "final")
+    assert not LEAVING["train"](tmp_path)
+
+
+def test_a_row_that_is_killed_is_not_said_to_have_failed_as_it_did_before(root):
+    rows = {**PLAIN, "bad": job(3.0, "nan")}
+    assert "nan" in ran([study(rows)], root, seeds=1).reports[0].failed[0].error
+    tasks = TASKS | {"nan": TASKS["killed"]}
+    [line] = ran([study(rows)], root, LocalProcesses(1), seeds=1, tasks=tasks).reports[0].failed
+    assert line.error == "its process was killed by signal 9."
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"accuracy": math.nan}, "`accuracy` is nan"),
+        ({"accuracy": 1.0, "nsi": [0.5, -math.inf]}, "`nsi` is -inf"),
+        ({"accuracy": 1.0, "block 1": {"S": math.inf}}, "`block 1, S` is inf"),
+    ],
+)
+def test_a_row_with_a_value_that_is_not_finite_fails_and_names_it(root, values, said):
+    tasks = TASKS | {"odd": lambda work: values}
+    done = ran([study({**PLAIN, "odd": job(0.0, "odd")})], root, tasks=tasks)
+    assert {line.row for line in done.reports[0].failed} == {"odd"}
+    assert all(said in reason for reason in done.failed.values())
+
+
+def test_a_comparison_decides_nothing_while_a_seed_of_it_has_failed(root):
+    """Seeds 0 to 3 alone would say that the claim held."""
+    rows = {"low": job(1.0), "high": job(2.0, "unstable", needs=[job(0.5)])}
+    tasks = TASKS | {"unstable": fake_rows.unstable}
+    [report] = ran([study(rows)], root, seeds=5, tasks=tasks).reports
+    assert report.verdict == "undecided"
+    assert report.why == "high failed for seed 4; a comparison needs every seed."
+    (root / "mended").touch()
+    assert ran([study(rows)], root, seeds=5, tasks=tasks).reports[0].verdict == "held"
+
+
+def test_a_record_says_what_made_its_rows_and_not_what_judged_them(root):
+    ran([study(PLAIN)], root)
+    for path in list((root / "rows").iterdir())[:2]:
+        row = StudyRow.load(path)
+        facts = {"versions": "stiffnet 0.0.1, torch 2.0", "seconds": "600", "machine": "another"}
+        replace(row, facts=facts).save(path)
+    facts = ran([study(PLAIN)], root).reports[0].facts
+    assert "stiffnet 0.0.1, torch 2.0" in facts["versions"].split("; ")
+    assert version_of("torch") in facts["versions"]
+    assert "another" in facts["machine"].split("; ")
+    assert facts["computed in"] == "20.0 minutes of processor time"
+
+
+def test_a_killed_process_leaves_no_temporary_files_once_its_row_is_there(root):
+    ran([study(PLAIN)], root)
+    [victim, other, *_] = sorted((root / "rows").iterdir())
+    victim.unlink()
+    left = root / "rows" / f".stiffnet.{victim.name}.abcdefgh.tmp"
+    under_way = root / "rows" / f".stiffnet.{other.name}.abcdefgh.tmp"  # of another run
+    for each in (left, under_way):
+        each.write_text("{")
+    ran([study(PLAIN)], root)
+    assert victim.exists()
+    assert not left.exists()
+    assert under_way.exists()
 
 
 def test_rows_that_studies_share_are_computed_once(root):
@@ -208,7 +350,7 @@ def test_a_damaged_row_is_computed_again(root):
     assert launcher.started == [damaged.stem]
     renamed = damaged.with_name("number-0000000000000000.json")
     renamed.write_bytes(whole)
-    assert RowStore(root).read(renamed.stem) is None  # one row's file under another's name
+    assert RowStore(root).finished(renamed.stem) is None  # one row's file under another's name
 
 
 def test_processes_compute_rows_and_one_that_is_killed_is_named(root):

@@ -18,9 +18,9 @@ from torch import nn
 from stiffnet.errors import CheckpointError, CorruptFileError, UnsafeFileError
 from stiffnet.jobs.subject import subject_of
 from stiffnet.network.create import create_model
-from stiffnet.network.legacy import MAGIC
 from stiffnet.network.loaded import remarks_on
 from stiffnet.network.open import open_model
+from stiffnet.network.torch_files import MAGIC
 from stiffnet.network.weights import load_weights
 
 TINY = "resnet20_cifar"
@@ -204,7 +204,7 @@ def test_a_legacy_file_that_is_cut_short_is_damaged(tmp_path):
 
 def test_a_reader_that_takes_too_long_is_stopped(tmp_path, monkeypatch):
     path = legacy(network().state_dict(), tmp_path / "w.pth")
-    monkeypatch.setattr("stiffnet.network.legacy.SHORTEST", 0.01)
+    monkeypatch.setattr("stiffnet.network.torch_files.SHORTEST", 0.01)
     refuses(path, CorruptFileError, "took longer than 0 seconds")
 
 

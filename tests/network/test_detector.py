@@ -48,14 +48,16 @@ def test_its_steps_are_the_backbones_and_modules_go_there(picture):
     assert all(torch.equal(gated[name], tensor) for name, tensor in plain.items())
 
 
-@pytest.mark.parametrize("name", ["test_resnet", "convnext_atto", "torchvision:resnet18"])
+@pytest.mark.parametrize(
+    "name", ["test_resnet", "convnext_atto", "cspnext_tiny", "torchvision:resnet18"]
+)
 def test_a_backbone_computes_what_the_classifier_computes(name):
     classifier = create_model(name, seed=5).eval()
     detector = create_model(f"fasterrcnn-small:{name}", seed=0).eval()
     fill_body(detector, classifier.state_dict())
     kept = {}
-    last = {"convnext_atto": "stages.3", "test_resnet": "layer4", "torchvision:resnet18": "layer4"}
-    classifier.get_submodule(last[name]).register_forward_hook(
+    last = {"convnext_atto": "stages.3", "cspnext_tiny": "stages.3"}.get(name, "layer4")
+    classifier.get_submodule(last).register_forward_hook(
         lambda module, args, output: kept.update(last=output)
     )
     x = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -65,6 +67,18 @@ def test_a_backbone_computes_what_the_classifier_computes(name):
     maps = list(maps.values()) if isinstance(maps, dict) else maps
     assert len(maps) == 4
     assert torch.equal(maps[-1], kept["last"])
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "dla46_c", "cspnext_tiny", "torchvision:resnet18"])
+def test_anchors_are_eight_cells_of_their_map_wide(name):
+    """Of timm, some leave the finest map out (DLA), so that places in its list are no numbers."""
+    detector = create_model(f"fasterrcnn-small:{name}").eval()
+    with torch.no_grad():
+        maps = body_of(detector)(torch.rand(1, 3, 64, 96))
+    maps = list(maps.values()) if isinstance(maps, dict) else maps
+    sizes = [size for (size,) in detector.rpn.anchor_generator.sizes]
+    assert sizes[:-1] == [8 * 64 // each.shape[2] for each in maps]
+    assert sizes[:-1] == [8 * 96 // each.shape[3] for each in maps] == [32, 64, 128, 256]
 
 
 def test_normalisation_is_that_of_the_backbone():
@@ -94,10 +108,15 @@ def test_names_and_backbones_that_will_not_do():
         ("fasterrcnn:torchvision:ssd300_vgg16", UnknownNameError, "After the colon comes"),
         ("fasterrcnn:vit_tiny_patch16_224", CheckpointError, "gives no feature maps .* one size"),
         ("fasterrcnn:resnet20_cifar", CheckpointError, "resnet20_cifar gives no feature maps"),
+        ("fasterrcnn:mambaout_femto", CheckpointError, r"\(32, 48, 48\), where 48 channels come"),
+        ("fasterrcnn:inception_v3", CheckpointError, "every cell has to stand for 4 × 4 pixels"),
+        ("fasterrcnn:convmixer_768_32", CheckpointError, "gives no feature maps .* stride of 7"),
         ("fasterrcnn:torchvision:vgg11", CheckpointError, "vgg11 gives no feature maps .* ResNets"),
     ):
         with case(name), pytest.raises(kind, match=said):
             open_model(name)
+    with pytest.raises(CheckpointError, match=r"has conv1\.0\.weight, .* the classifier does"):
+        fill_body(open_model(TINY).model, {})
     with pytest.raises(CheckpointError, match="takes 3 channels, and `in_chans` is 1"):
         open_model(TINY, in_chans=1)
 

@@ -10,8 +10,7 @@ from torch import nn
 
 from stiffnet.errors import ExportError, StiffnetError, StorageError
 from stiffnet.network import export
-from stiffnet.network.export import export_onnx, export_program
-from stiffnet.network.export_mark import ABOUT, MARK, refuse_replacing
+from stiffnet.network.export import ABOUT, MARK, export_onnx, export_program, refuse_replacing
 from tolerances import RTOL
 
 needs_onnx = pytest.mark.skipif(

@@ -13,10 +13,9 @@ from stiffnet.fold.fold import fold
 from stiffnet.network.attention_text import split_attention
 from stiffnet.network.create import create_model
 from stiffnet.network.deployed import Change
-from stiffnet.network.folded_folder import write_folded
+from stiffnet.network.folded_folder import STRUCTURE, write_folded
 from stiffnet.network.model_folder import MANIFEST, ORIGIN, WEIGHTS, read_folder
 from stiffnet.network.open import open_model
-from stiffnet.network.structure import STRUCTURE
 from stiffnet.network.weights import load_weights, read_weights
 
 CASES = {

@@ -86,6 +86,23 @@ def scripted():
         return torch.jit.script(nn.Sequential(nn.Conv2d(3, 3, 3)))
 
 
+class Merging(nn.Module):
+    """Patches as tokens, and later a quarter as many, each for four of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Sequential(nn.Conv2d(3, 6, 8, stride=8), nn.ReLU(), nn.Conv2d(6, 6, 1))
+        self.norm1 = nn.LayerNorm(6)
+        self.merge = nn.Linear(24, 5)
+        self.norm2 = nn.LayerNorm(5)
+        self.head = nn.Linear(5, 4)
+
+    def forward(self, images):
+        tokens = self.norm1(self.patches(images).flatten(2).transpose(1, 2))
+        merged = self.merge(tokens.unflatten(1, (-1, 4)).flatten(2))
+        return self.head(self.norm2(merged).mean(dim=1))
+
+
 BAD = {
     "no convolution": (lambda: NO_CONVOLUTION, "", "Sequential has no feature maps"),
     "no middle": (lambda: nn.Sequential(nn.Conv2d(3, 4, SIZE - 1), nn.Flatten()), "", "no feature"),
@@ -97,6 +114,7 @@ BAD = {
     "not run": (lambda: torchvision.models.get_model("googlenet", init_weights=False), "aux1",
                 "gives no tensor in a pass"),
     "twice": (lambda: torchvision.models.resnet18(), "layer4.1.relu", "runs 2 times in a pass"),
+    "merged tokens": (Merging, "", "goes on with tokens after 'norm1'"),
     "tokens elsewhere": (lambda: timm.create_model("levit_128s"), "", "goes on with tokens after"),
 }  # fmt: skip
 

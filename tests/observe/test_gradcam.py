@@ -227,6 +227,13 @@ def test_maps_without_evidence_are_counted_and_have_no_part_in_the_mean():
     assert np.isnan(frame.loc["1", "centre"])
 
 
+def test_a_label_without_a_name_is_shown_by_its_number():
+    images, labels = pictures(6), torch.tensor([-1, 0, 1, 7, -1, 0])
+    report = gradcam(net(), [(images, labels)], classes=("cat", "dog"))
+    named = report.to_frame().set_index("of").loc[["-1", "cat", "dog", "7"]]
+    assert named["images"].tolist() == [2, 2, 1, 1]
+
+
 def test_a_network_without_any_evidence_gives_a_report_that_says_so():
     model = net()
     nn.init.zeros_(model.head.weight)

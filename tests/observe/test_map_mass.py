@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reference.gradcam import integral
-from stiffnet.observe.map_mass import covered, masses, places
+from stiffnet.observe.map_sums import covered, masses, places
 
 
 def is_central(x, y):

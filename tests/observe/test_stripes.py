@@ -8,8 +8,7 @@ from torch import nn
 import stiffnet
 from observe.gated_networks import Copy, Fixed, blocks, gated, images, seen
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.observe.kept_images import KeptImages
-from stiffnet.observe.stripes import stripes
+from stiffnet.observe.stripes import KeptImages, stripes
 from tolerances import RTOL
 
 

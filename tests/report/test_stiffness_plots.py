@@ -59,7 +59,8 @@ def test_stages_are_labelled_with_their_shape():
 def test_a_surface_has_m1_across_and_m2_upwards(name):
     shown = view(samples=30)
     surface = getattr(shown, name)
-    figure = getattr(surfaces, f"{name}_figure")(shown)
+    top = [] if name == "delta" else [surfaces.proportion_top([shown])]
+    figure = getattr(surfaces, f"{name}_figure")(shown, surfaces.surface_extent([shown]), *top)
     contour = figure.data[0]
     assert list(contour.x) == list(shown.m1)
     assert list(contour.y) == list(shown.m2)

@@ -5,11 +5,11 @@ import io
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from safetensors.torch import load_file, save_file
@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from data.boxed import write_coco
 from naming import case
 from stiffnet.data import open_splits
+from stiffnet.data.coco import coco
 from stiffnet.errors import CheckpointError, DataError, RecipeError, StiffnetError
 from stiffnet.network.attach import attached
 from stiffnet.network.create import create_model
@@ -45,8 +46,8 @@ SMALL = Recipe(
 def detected(boxes, labels, scores):
     return {
         "boxes": torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4),
-        "labels": torch.tensor(labels),
-        "scores": torch.tensor(scores),
+        "labels": torch.tensor(labels, dtype=torch.int64),
+        "scores": torch.tensor(scores, dtype=torch.float32),
     }
 
 
@@ -72,52 +73,89 @@ def test_a_perfect_answer_scores_one_and_none_scores_zero(boxed):
     assert found["ap"] == found["ap50"] == found["ap75"] == found["ap_s"] == pytest.approx(1)
     assert found["ap_l"] is None  # nothing is large
     nothing = [detected([], [], []) for _ in wanted]
-    nothing = [{**each, "labels": each["labels"].long()} for each in nothing]
     assert average_precisions(nothing, wanted)["ap"] == 0
     wrong = [{**each, "labels": 3 - each["labels"]} for each in perfect]
     assert average_precisions(wrong, wanted)["ap"] == 0
 
 
-def test_pycocotools_itself_finds_the_same_numbers(boxed, tmp_path):
-    """Of random boxes, some of them near the right ones, on the file as COCO's authors read it."""
-    rng = np.random.default_rng(0)
-    file = Path(boxed, "annotations", "instances_val2017.json")
-    content = json.loads(file.read_text())
-    for box in content["annotations"]:
-        box.setdefault("area", box["bbox"][2] * box["bbox"][3])
-        box.setdefault("iscrowd", 0)
-        left, top, width, height = box["bbox"]
-        sides = {each["id"]: (each["width"], each["height"]) for each in content["images"]}
-        w, h = sides[box["image_id"]]
-        box["bbox"] = [left, top, min(left + width, w) - left, min(top + height, h) - top]
-    truth = tmp_path / "truth.json"
-    truth.write_text(json.dumps(content))
-    ids, results, found = [1, 2, 7, 9], [], {}
-    for id in ids:
-        boxes, labels, scores = [], [], []
-        near = [box for box in content["annotations"] if box["image_id"] == id]
-        for box in [*near, *near, {"bbox": [3, 3, 9, 9], "category_id": 3}]:
-            left, top, w, h = np.array(box["bbox"]) + rng.normal(0, 1, 4).clip(-1.5, 1.5)
-            boxes.append([left, top, left + max(w, 1), top + max(h, 1)])
-            labels.append({3: 1, 90: 2}[box["category_id"]])
-            scores.append(rng.random())
-            size = [max(w, 1), max(h, 1)]
-            same = {"image_id": id, "category_id": box["category_id"], "score": scores[-1]}
-            results.append({**same, "bbox": [left, top, *size]})
-        found[id] = detected(boxes, labels, scores)
+def random_boxes(folder, rng):
+    """Write a test split of 14 images with boxes of all sizes, crowds, and some beyond a border."""
+    content = {"images": [], "annotations": [], "categories": []}
+    content["categories"] = [{"id": id, "name": str(id)} for id in (90, 3, 50)]  # 50 is nowhere
+    (folder / "annotations").mkdir(parents=True)
+    (folder / "val").mkdir()
+    for id in (1 + rng.permutation(30)[:14]).tolist():
+        width, height = [(200, 150), (150, 200)][rng.integers(2)]
+        Image.new("RGB", (width, height)).save(folder / "val" / f"{id}.png")
+        name = {"id": id, "file_name": f"{id}.png"}
+        content["images"].append({**name, "width": width, "height": height})
+        for _ in range(rng.integers(0, 7)):
+            box = [*rng.uniform(0, (width - 4, height - 4)), *rng.uniform(3, 140, 2)]
+            content["annotations"].append({
+                "id": 1 + len(content["annotations"]),
+                "image_id": id,
+                "category_id": int(rng.choice([3, 90])),
+                "bbox": box,
+                "area": box[2] * box[3] * rng.uniform(0.4, 1),
+                "iscrowd": int(rng.random() < 0.15),
+            })  # fmt: skip
+    file = folder / "annotations" / "instances_val.json"
+    file.write_text(json.dumps(content))
+    return file, content
+
+
+def found_near(content, rng, *, ties):
+    """Return up to 100 boxes an image, some of them near the right ones, as COCO's results."""
+    results = []
+    for image in content["images"]:
+        there = [box for box in content["annotations"] if box["image_id"] == image["id"]]
+        near = [(box["bbox"], box["category_id"]) for box in there]
+        chance = [
+            ([*rng.uniform(0, 60, 2), *rng.uniform(5, 60, 2)], int(rng.choice([3, 50, 90])))
+            for _ in range(rng.integers(0, 80))
+        ]
+        for (left, top, width, height), category in [*near, *near, *chance]:
+            off = rng.normal(0, 4, 4) * (rng.random() < 0.7)
+            far = (left + width + off[2], top + height + off[3])
+            corners = np.clip([left + off[0], top + off[1], *far], 0, 200).astype(np.float32)
+            if corners[2] > corners[0] and corners[3] > corners[1]:
+                score = rng.integers(1, 4) / 4 if ties else float(np.float32(rng.random()))
+                sides = (corners[2:].astype(np.float64) - corners[:2]).tolist()
+                results.append({
+                    "image_id": image["id"], "category_id": category, "score": score,
+                    "bbox": [*corners[:2].tolist(), *sides], "corners": corners.tolist(),
+                })  # fmt: skip
+    return results
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_pycocotools_itself_finds_the_same_numbers(tmp_path, seed, ties):
+    """On the file as it is: gaps, crowds, areas, boxes beyond a border, unordered ids, ties."""
+    rng = np.random.default_rng(seed)
+    file, content = random_boxes(tmp_path / "d", rng)
+    results = found_near(content, rng, ties=ties)
     with contextlib.redirect_stdout(io.StringIO()):
-        known = COCO(str(truth))
+        known = COCO(str(file))
         judge = COCOeval(known, known.loadRes(results), "bbox")
         judge.evaluate()
         judge.accumulate()
         judge.summarize()
     expected = dict(zip(NAMES, judge.stats[:6].tolist(), strict=True))
     assert 0 < expected["ap"] < 1
-    _, test = open_splits(f"coco:{boxed}")
-    batches = test.batches(open_model(TINY).preparation, batch_size=1)
-    order = [ids[index] for chosen in batches.indices for index in chosen]
-    wanted = [each for batch in batches for each in batch["targets"]]
-    ours = average_precisions([found[id] for id in order], wanted)
+    test = coco(tmp_path / "d")
+    assert test.classes == ("3", "50", "90")
+    batches = test.batches(open_model(TINY).preparation, batch_size=3)
+    kept = []
+    for chosen, batch in zip(batches.indices, batches, strict=True):
+        found = []
+        for file_name in (test.pictures.files[index] for index in chosen):
+            own = [each for each in results if f"{each['image_id']}.png" == file_name]
+            labels = [{3: 1, 50: 2, 90: 3}[each["category_id"]] for each in own]
+            scores = [each["score"] for each in own]
+            found.append(detected([each["corners"] for each in own], labels, scores))
+        kept.append((found, batch["targets"]))
+    ours = task_of(SMALL).tested({}, kept)
     for name, value in expected.items():
         with case(name):
             assert ours[name] == (None if value < 0 else pytest.approx(value, abs=1e-6))
@@ -253,6 +291,27 @@ def test_the_first_stage_and_the_norms_are_frozen_and_modules_are_not(tmp_path):
     assert all(parameter.requires_grad for parameter in detector.rpn.parameters())
     with pytest.raises(RecipeError, match="`frozen_stages` is 5, and the backbone has 4"):
         freeze_stages(detector, 5)
+
+
+@pytest.mark.parametrize("attention", ["iebn", "asr:iebn"])
+def test_a_norm_that_a_module_took_the_place_of_is_frozen_too(attention):
+    """Its statistics, and of the first stage its weight and shift; what is new of it learns."""
+    detector = create_model(TINY, attention=attention).train()
+    plain = {name for name, _ in create_model(TINY).named_parameters()}
+    freeze_stages(detector, 1)
+    hold_norms(detector)
+    assert attached(detector)
+    for sits in attached(detector):
+        norm = detector.get_submodule(sits.name)
+        assert not norm.training
+        before = norm.running_mean.clone()
+        norm(torch.rand(2, norm.num_features, 3, 3))
+        assert torch.equal(norm.running_mean, before)
+    for name, parameter in detector.named_parameters():
+        first = name.startswith(
+            tuple(f"backbone.body.{part}" for part in ("conv1", "bn1", "layer1"))
+        )
+        assert parameter.requires_grad == (name not in plain or not first), name
 
 
 def test_what_is_frozen_stays_as_it_was(tmp_path):

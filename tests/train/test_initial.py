@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stiffnet.data import open_splits
-from stiffnet.data.subset import subset
+from stiffnet.data.splits import subset
 from stiffnet.errors import CheckpointError, DataError, RecipeError, StiffnetError
 from stiffnet.jobs.fold import fold
 from stiffnet.jobs.train import train

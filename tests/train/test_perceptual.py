@@ -9,10 +9,27 @@ from torch import nn
 
 from reference import perceptual as reference
 from stiffnet.errors import CheckpointError, StorageError
-from stiffnet.train.perceptual import LossNetwork, gram, open_loss_network, total_variation
+from stiffnet.train.perceptual import (
+    FIRST_FILTER,
+    LossNetwork,
+    gram,
+    open_loss_network,
+    total_variation,
+)
 from tolerances import RTOL
 
 CLOSE = RTOL["float64"]
+
+
+def trained():
+    """Return VGG16's layers with the filter that IMAGENET1K_V1 begins with."""
+    layers = LossNetwork().features
+    layers[0].weight.data[0, 0] = torch.tensor(FIRST_FILTER)
+    return layers
+
+
+def state_of(layers):
+    return {f"features.{name}": value.clone() for name, value in layers.state_dict().items()}
 
 
 def random(*shape):
@@ -63,9 +80,9 @@ def test_the_random_network_is_always_the_same_and_draws_nothing():
 def test_vgg16_s_layers_are_torchvision_s_and_take_its_file(tmp_path):
     with torch.device("meta"):
         theirs = torchvision.models.vgg16().features[:23]
-    ours = LossNetwork().features
+    ours = trained()
     assert [type(layer) for layer in theirs] == [type(layer) for layer in ours]
-    state = {f"features.{name}": value for name, value in ours.state_dict().items()}
+    state = state_of(ours)
     extra = {"features.24.weight": torch.zeros(1), "classifier.0.bias": torch.zeros(1)}
     safetensors.torch.save_file(state | extra, tmp_path / "vgg16.safetensors")
     torch.save(state | extra, tmp_path / "vgg16.pth")
@@ -101,10 +118,36 @@ def test_weights_of_another_network_are_refused(state, tmp_path):
 
 
 def test_weights_that_are_not_finite_or_not_there_are_refused(tmp_path):
-    state = {f"features.{name}": v for name, v in LossNetwork().features.state_dict().items()}
+    state = state_of(trained())
     state["features.21.bias"][3] = torch.nan
     safetensors.torch.save_file(state, tmp_path / "bad.safetensors")
     with pytest.raises(CheckpointError, match=r"features.21.bias in .* is not finite"):
         open_loss_network(tmp_path / "bad.safetensors")
     with pytest.raises(StorageError, match=r"none\.safetensors"):
         open_loss_network(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda weight: torch.nn.init.kaiming_normal_(weight, generator=torch.Generator()),
+        lambda weight: weight.flip(1),  # blue first, as Caffe has it
+        lambda weight: weight / 255,  # for pixels from 0 to 255
+        lambda weight: (100 * weight).to(torch.int8),
+    ],
+    ids=["not trained", "blue first", "other range", "quantised"],
+)
+def test_other_weights_of_vgg16_are_refused(alter, tmp_path):
+    state = state_of(trained())
+    state["features.0.weight"] = alter(state["features.0.weight"]).contiguous()
+    safetensors.torch.save_file(state, tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match=r"of VGG16, but its weights are not .*IMAGENET1K_V1"):
+        open_loss_network(tmp_path / "other.safetensors")
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_the_weights_are_known_in_half_precision(precision, tmp_path):
+    state = {name: value.to(precision) for name, value in state_of(trained()).items()}
+    safetensors.torch.save_file(state, tmp_path / "half.safetensors")
+    eye = open_loss_network(tmp_path / "half.safetensors")
+    assert eye.features[0].weight.dtype == torch.float32

@@ -202,7 +202,7 @@ def test_bad_input_is_one_sentence(case, photographs, capsys):
     for name, files in (("empty", ()), ("one", "a"), ("bad", "abc")):
         Path(name).mkdir()
         for file in files:
-            shutil.copy("style.png", f"{name}/{file}.png")
+            shutil.copy(f"photos/{ord(file) % 9}.png", f"{name}/{file}.png")
     Path("bad/b.png").write_text("no picture")
     assert main(changed(**{"data": "./photos", **options})) == code
     assert re.search(words, said(capsys))

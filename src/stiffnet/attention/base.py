@@ -11,7 +11,6 @@ TorchScript reads; functions that must look at a size are leaves of a trace (`fx
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from typing import Any, ClassVar, Self, final
 
 import torch
@@ -79,16 +78,11 @@ class Attention(nn.Module, ABC):
 
     def __new__(cls, *_args: Any, **options: Any) -> Self:
         """Refuse options that the class does not have, before anything is made."""
-        cls.refuse_unknown(options)
-        return super().__new__(cls)
-
-    @classmethod
-    def refuse_unknown(cls, options: Iterable[str]) -> None:
-        """Refuse the names of options that the class does not have."""
         offered = cls.option_names()
         for name in options:
             if offered is not None and name not in (*offered, "channels"):
                 raise UnknownNameError(unknown(f"option of {cls.__name__}", name, offered))
+        return super().__new__(cls)
 
     @classmethod
     def option_names(cls) -> list[str] | None:

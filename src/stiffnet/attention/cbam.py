@@ -6,12 +6,11 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor, nn
 
-from stiffnet.attention.base import Attention
-from stiffnet.attention.bottleneck import Bottleneck, hidden_width
+from stiffnet.attention.bottleneck import Narrowing
 
 
 @final
-class CBAM(Attention):
+class CBAM(Narrowing):
     r"""A gate per channel, then a gate per position of what that left.
 
     $$c = \sigma(M(\mathrm{mean}(f)) + M(\max(f))), \qquad
@@ -31,7 +30,6 @@ class CBAM(Attention):
     reference = "Woo et al., 2018"
     formula = "2C²/16 + C/16 + C + 100"
     spatial = True
-    squashes = True
 
     def __init__(
         self,
@@ -42,10 +40,10 @@ class CBAM(Attention):
         bias: bool = True,
         channel_axis: int = 1,
     ) -> None:
-        super().__init__(channels, channel_axis=channel_axis)
-        self.mlp = Bottleneck(
-            channels, hidden_width(channels, reduction, rounding), channels, bias=bias
-        )
+        super().__init__(
+            channels, channels, reduction=reduction, rounding=rounding, bias=bias,
+            channel_axis=channel_axis,
+        )  # fmt: skip
         self.conv: Any = nn.Conv2d(2, 1, 7, padding=3, bias=False)
         self.norm: Any = nn.BatchNorm2d(1, momentum=0.01)
         for layer in (self.mlp.fc1, self.mlp.fc2):

@@ -6,7 +6,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, fx, nn
 
-from stiffnet.attention.base import Attention
+from stiffnet.attention.base import Attention, Pooling
 from stiffnet.attention.iebn import GatedNorm
 from stiffnet.errors import StepError
 
@@ -125,17 +125,13 @@ class ConstantIEBN(ConstantGate, GatedNorm):
 
 
 @final
-class Vector(Attention):
+class Vector(Pooling):
     """No module at all: the constant is the step size."""
 
     summary = "no module: the constant itself"
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
-
-    def describe(self, rate: Tensor, state: Tensor | None = None) -> Tensor:
-        """Mean over positions."""
-        return rate.mean(self.positions(rate))
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Nothing is done."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stiffnet.attention_layers import Heard, Told
 from stiffnet.errors import StepError
 from stiffnet.sequences import Given
 
@@ -20,11 +21,38 @@ class RunningCalls:
     """The calls that are running and were given tokens, the outermost first: hooks open them."""
 
     opened: list[Given | None] = field(default_factory=list)
+    heard: list[Heard] = field(default_factory=list)
+    """By attention layers of torch, in the running calls of parts that have such layers."""
     padded: bool = False
     """Some call in training had padding: what is computed again later would have to know it."""
+    causal: bool = True
+    """No gate reads later tokens."""
+    unread: tuple[str, ...] = ()
+    """Steps whose gates read all positions, so that there may be no padding."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"opened": [], "padded": self.padded}
+        return vars(self) | {"opened": [], "heard": []}
+
+    def hear(self, call: Told, *, training: bool) -> None:
+        """Take note of what an attention layer is told, or refuse it by a StepError."""
+        given = self.opened[-1] if self.opened else None
+        if given is not None:
+            given.refuse_other(call.length, call.mask if call.own else None)
+        elif call.mask is not None and self.unread:
+            raise StepError(
+                f"The module attached to {self.unread[0]!r} reads all positions, and an attention "
+                "layer is told that some are padding. Give samples of one length without padding, "
+                "or detach it and attach a constant one, 'asr:se'."
+            )
+        inside: set[int] = set()
+        for each in reversed(self.heard):
+            if (
+                each.of in inside
+            ):  # a call within a call of the same part: its outer one has not begun
+                break
+            inside.add(each.of)
+            each.hear(call)
+        self.padded |= call.mask is not None and training
 
 
 @dataclass
@@ -37,6 +65,9 @@ class TokenMeans:
 
     def mean(self, x: Tensor, axes: list[int]) -> Tensor:
         """Means of (samples, channels); in causal networks (samples · tokens, channels).
+
+        With padding or without, the same products and sums are written down in its code, which are
+        what a step's place is counted by: `divide` is none of them, as it is for a mean.
 
         Args:
             x: A batch of values.
@@ -54,9 +85,9 @@ class TokenMeans:
             there = mask.to(x.device).unsqueeze(-1)
             kept, there = torch.where(there, kept, 0), there.to(dtype)
         if self.causal:
-            means = kept.cumsum(1, dtype=dtype) / there.cumsum(1).clamp(min=1)
+            means = kept.cumsum(1, dtype=dtype).divide(there.cumsum(1).clamp(min=1))
             return means.flatten(0, 1).to(x.dtype)
-        return (kept.sum(1, dtype=dtype) / there.sum(1).clamp(min=1)).to(x.dtype)
+        return kept.sum(1, dtype=dtype).divide(there.sum(1).clamp(min=1)).to(x.dtype)
 
     def alone(self, x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
         """Return values with zeros at padding, and the number of tokens, (samples, 1)."""
@@ -80,7 +111,9 @@ class TokenMeans:
         Raises:
             StepError: If that cannot be told.
         """
-        given = self.calls.opened[-1] if self.calls.opened else None
+        given: Given | Heard | None = self.calls.opened[-1] if self.calls.opened else None
+        if given is None and self.calls.heard:
+            given = self.calls.heard[-1]
         if given is None:
             if self.calls.padded:
                 raise StepError(
@@ -89,7 +122,9 @@ class TokenMeans:
                     "batches without padding, or fold or detach the module."
                 )
             return None
-        if given.cached:
+        if isinstance(given, Heard):
+            self._refuse_hidden(given, length)
+        elif given.cached:
             raise StepError(
                 "An attached module reads the mean of all tokens so far, and this call has only "
                 "the newest of them beside a cache of keys and values. Call the network with "
@@ -100,5 +135,25 @@ class TokenMeans:
         except StepError as error:
             raise StepError(
                 f"An attached module reads the mean of the tokens, and {error}. Give it the "
-                "network's own tokens and their `attention_mask`, of one number a token."
+                "network's own tokens and their `attention_mask`, of one number a token, or "
+                "samples without padding."
             ) from error
+
+    def _refuse_hidden(self, heard: Heard, length: int) -> None:
+        """Refuse a call that hides tokens that the gate reads."""
+        call = heard.own.get(length)
+        if call is None or torch.compiler.is_compiling():
+            return
+        if call.apart():
+            raise StepError(
+                "An attention layer is told to hide other tokens in one sample than in another, as "
+                "in packed sequences, and an attached module reads the mean of all. Give each "
+                "sequence as a sample of its own."
+            )
+        if self.causal or not call.causal():
+            return
+        raise StepError(
+            "An attention layer is told to hide later tokens, and a module is attached that reads "
+            "them, since they were not hidden in the example. Detach, and attach on an `example` "
+            "that hides them."
+        )

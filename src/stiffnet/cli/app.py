@@ -28,19 +28,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text: every line of the help is as wide as the terminal
 )
-app.command(cls=Command)(compare)
-app.command(cls=Command)(demo)
-app.command(cls=Command)(fetch)
-app.command(cls=Command)(fold)
-app.command(cls=Command)(gradcam)
-app.command(cls=Command)(measure)
-app.command(cls=Command)(ode)
-app.command(cls=Command)(report)
-app.command(cls=Command)(restyle)
-app.command(cls=Command)(spectrum)
-app.command(cls=Command)(stripes)
-app.command(cls=Command)(study)
-app.command(cls=Command)(train)
+COMMANDS = (
+    compare, demo, fetch, fold, gradcam, measure, ode, report, restyle, spectrum, stripes, study,
+    train,
+)  # fmt: skip
+for command in COMMANDS:
+    app.command(cls=Command)(command)
 app.command("list", cls=Command)(listing)
 
 

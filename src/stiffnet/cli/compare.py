@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
@@ -12,34 +10,33 @@ from stiffnet.cli.terminal import Terminal, command_line
 def compare(
     models: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODEL MODEL",
-            help="Two or more networks: timm names, torchvision:NAME, run or model folders. The "
+        options.argument(
+            "MODEL MODEL",
+            "Two or more networks: timm names, torchvision:NAME, run or model folders. The "
             "others are compared with the first.",
         ),
     ],
     data: options.Data,
     weights: Annotated[
         list[str],
-        typer.Option(
-            metavar="FILE|pretrained",
-            help="As for measure. Given once, for all networks that are built from a name; or "
+        options.text(
+            "FILE|pretrained",
+            "As for measure. Given once, for all networks that are built from a name; or "
             "once for each network, with none where it does not apply.",
         ),
     ] = [],  # noqa: B006  # typer copies it
     weights_key: Annotated[
         list[str],
-        typer.Option(
-            metavar="KEY",
-            help="Which weights of a checkpoint with several, e.g. state_dict_ema, given as "
+        options.text(
+            "KEY",
+            "Which weights of a checkpoint with several, e.g. state_dict_ema, given as "
             "--weights is.",
         ),
     ] = [],  # noqa: B006  # typer copies it
     attention: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME",
-            help="Attention module on every step of a named network, given as --weights is.",
+        options.text(
+            "NAME", "Attention module on every step of a named network, given as --weights is."
         ),
     ] = [],  # noqa: B006  # typer copies it
     limit: options.Limit = 0,

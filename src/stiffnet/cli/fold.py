@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stiffnet.cli.options import Attention, Model, Weights, WeightsKey, number, text
+from stiffnet.cli.options import Attention, Model, Weights, WeightsKey, flag, number, text
 from stiffnet.cli.terminal import Terminal, command_line, show
 
 if TYPE_CHECKING:
@@ -20,9 +18,7 @@ def fold(
     num_classes: Annotated[
         int, number("Number of outputs of a named network; 0: its own number.", most=1_000_000)
     ] = 0,
-    fuse: Annotated[
-        bool, typer.Option("--fuse", help="Also fuse every norm with the layer before it.")
-    ] = False,
+    fuse: Annotated[bool, flag("--fuse", "Also fuse every norm with the layer before it.")] = False,
     onnx: Annotated[
         Path | None, text("FILE", "Also write ONNX, and check it with onnxruntime.")
     ] = None,

@@ -4,23 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from stiffnet.cli.options import (
-    Attention,
-    BatchSize,
-    Classes,
-    Data,
-    Device,
-    Model,
-    NumClasses,
-    Seed,
-    Weights,
-    WeightsKey,
-    Where,
-    Workers,
-    choice,
-    number,
-    text,
-)
+from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
 
@@ -32,27 +16,29 @@ class Target(StrEnum):
 
 
 def gradcam(
-    model: Model,
-    data: Data,
-    weights: Weights = "",
-    weights_key: WeightsKey = "",
-    attention: Attention = "",
-    images: Annotated[int, number("Use this many images, evenly chosen.", least=1)] = 500,
+    model: options.Model,
+    data: options.Data,
+    weights: options.Weights = "",
+    weights_key: options.WeightsKey = "",
+    attention: options.Attention = "",
+    images: Annotated[int, options.number("Use this many images, evenly chosen.", least=1)] = 500,
     layer: Annotated[
-        str, text("NAME", "Module whose feature map is used. By default the last one of all.")
+        str,
+        options.text("NAME", "Module whose feature map is used. By default the last one of all."),
     ] = "",
     target: Annotated[
-        Target, choice(Target, "Class whose evidence is shown. For noise, the predicted one.")
+        Target,
+        options.choice(Target, "Class whose evidence is shown. For noise, the predicted one."),
     ] = Target.predicted,
-    batch_size: BatchSize = 32,
-    num_classes: NumClasses = 0,
-    classes: Classes = "",
-    device: Where = Device.auto,
-    workers: Workers = 0,
-    seed: Seed = 0,
+    batch_size: options.BatchSize = 32,
+    num_classes: options.NumClasses = 0,
+    classes: options.Classes = "",
+    device: options.Where = options.Device.auto,
+    workers: options.Workers = 0,
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None,
-        text("DIR", "Folder for gradcam.json and gradcam.html. By default gradcam/MODEL."),
+        options.text("DIR", "Folder for gradcam.json and gradcam.html. By default gradcam/MODEL."),
     ] = None,
 ) -> None:
     """Average the Grad-CAM of a network over images.

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-import typer
+from stiffnet.cli.options import argument
 
 
 class Kind(StrEnum):
@@ -18,10 +18,8 @@ class Kind(StrEnum):
 
 
 def listing(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(Kind)}.")],
-    pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="List only matching names, e.g. 'resnet*'.")
-    ] = "*",
+    kind: Annotated[Kind, argument("KIND", f"What to list: {', '.join(Kind)}.")],
+    pattern: Annotated[str, argument("PATTERN", "List only matching names, e.g. 'resnet*'.")] = "*",
 ) -> None:
     """List models, data sets, recipes, attention, problems or studies."""
     from stiffnet.errors import UnknownNameError

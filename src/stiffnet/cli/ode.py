@@ -3,18 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from stiffnet.cli.options import number, text
+from stiffnet.cli.options import argument, number, text
 from stiffnet.cli.terminal import Terminal, command_line
 
 
 def ode(
     problem: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROBLEM", help="A name that `stiffnet list problems` shows. By default all."
-        ),
+        str, argument("PROBLEM", "A name that `stiffnet list problems` shows. By default all.")
     ] = "",
     runs: Annotated[
         int, number("Number of three-body runs, for each of three durations.", least=1)

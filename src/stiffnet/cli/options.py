@@ -23,6 +23,16 @@ def number(help: str, *, least: int = 0, most: int = LARGEST) -> Any:
     return typer.Option(metavar="N", parser=_whole(least, most), help=help)
 
 
+def argument(metavar: str, help: str) -> Any:
+    """Return what is given by its place."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option that is there or not."""
+    return typer.Option(name, help=help)
+
+
 def text(metavar: str, help: str) -> Any:
     """Return an option that takes a word, or the name of a file or folder."""
     return typer.Option(metavar=metavar, help=help)
@@ -64,9 +74,9 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
 
 Model = Annotated[
     str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A timm name, torchvision:NAME, a run folder, a model folder (of ours, timm or "
+    argument(
+        "MODEL",
+        "A timm name, torchvision:NAME, a run folder, a model folder (of ours, timm or "
         "transformers) or hf-hub:ORG/NAME.",
     ),
 ]

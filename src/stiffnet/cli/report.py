@@ -3,26 +3,19 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from stiffnet.cli.options import argument, text
 from stiffnet.cli.terminal import Terminal
 
 
 def report(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH",
-            help="A result file, a run, or a folder of such; any number of them.",
-        ),
+        argument("PATH", "A result file, a run, or a folder of such; any number of them."),
     ],
     out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="Page to write; with .md, its sentences and tables as Markdown."
-        ),
+        Path, text("FILE", "Page to write; with .md, its sentences and tables as Markdown.")
     ] = Path("report.html"),
-    heading: Annotated[str, typer.Option(metavar="TITLE", help="What the page is called.")] = "",
+    heading: Annotated[str, text("TITLE", "What the page is called.")] = "",
 ) -> None:
     """Write one page from any number of results.
 

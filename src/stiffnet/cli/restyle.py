@@ -3,20 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from stiffnet.cli.options import Device, Where, text
+from stiffnet.cli.options import Device, Where, argument, text
 from stiffnet.cli.terminal import Terminal
 
 
 def restyle(
-    model: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="A run of `train style:NAME`, or a folded network."),
-    ],
-    pictures: Annotated[
-        list[str], typer.Argument(metavar="PICTURES", help="Picture files; also china, flower.")
-    ],
+    model: Annotated[str, argument("RUN", "A run of `train style:NAME`, or a folded network.")],
+    pictures: Annotated[list[str], argument("PICTURES", "Picture files; also china, flower.")],
     out: Annotated[Path, text("DIR", "Folder for the pictures, which become NAME.png.")],
     device: Where = Device.auto,
 ) -> None:

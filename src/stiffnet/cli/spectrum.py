@@ -4,8 +4,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
@@ -53,8 +51,7 @@ def spectrum(
     images: options.Limit = 8,
     cap: Annotated[int, options.number("Memory that matrices may take, in GiB.", least=1)] = 8,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on where an earlier run in the same folder stopped."),
+        bool, options.flag("--resume", "Go on where an earlier run in the same folder stopped.")
     ] = False,
     weights: options.Weights = "",
     weights_key: options.WeightsKey = "",

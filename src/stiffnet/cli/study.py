@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stiffnet.cli.options import choice, number
+from stiffnet.cli.options import argument, choice, number, text
 from stiffnet.cli.terminal import Terminal, command_line
 
 FAILED = 1  # exit code where a row has failed
@@ -29,18 +29,14 @@ class Where(StrEnum):
 
 
 def study(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="A name from `stiffnet list studies`, or all."),
-    ],
+    name: Annotated[str, argument("NAME", "A name from `stiffnet list studies`, or all.")],
     scale: Annotated[
         Size,
         choice(Size, "demo: digits, minutes; small: CIFAR-10, hours; paper: as published."),
     ] = Size.demo,
     seeds: Annotated[int, number("Number of seeds; 0: the scale's own, which is 3.")] = 0,
     data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME:DIR", help="Where a data set is, e.g. cifar10:DIR; repeatable."),
+        list[str] | None, text("NAME:DIR", "Where a data set is, e.g. cifar10:DIR; repeatable.")
     ] = None,
     launcher: Annotated[
         Where, choice(Where, "Run rows in processes here, or as SLURM jobs.")
@@ -48,14 +44,12 @@ def study(
     processes: Annotated[int, number("Rows at a time here; 0: one for each core.")] = 0,
     slurm: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="What each SLURM job asks for, e.g. partition=gpu or timeout_min=240; repeatable.",
+        text(
+            "KEY=VALUE",
+            "What each SLURM job asks for, e.g. partition=gpu or timeout_min=240; repeatable.",
         ),
     ] = None,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for rows, records and the page.")
-    ] = Path("studies"),
+    out: Annotated[Path, text("DIR", "Folder for rows, records and the page.")] = Path("studies"),
 ) -> None:
     """Run a study of the papers again, and judge what it claims.
 
@@ -89,9 +83,9 @@ def study(
 
 def _pairs(given: list[str]) -> dict[str, str]:
     found = {}
-    for text in given:
-        key, sign, value = text.partition("=")
+    for each in given:
+        key, sign, value = each.partition("=")
         if not sign or not key or not value:
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE.", param_hint="--slurm")
+            raise typer.BadParameter(f"{each!r} is not KEY=VALUE.", param_hint="--slurm")
         found[key] = value
     return found

@@ -5,8 +5,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stiffnet.cli.options import (
     Device,
     Settings,
@@ -14,7 +12,9 @@ from stiffnet.cli.options import (
     WeightsKey,
     Where,
     Workers,
+    argument,
     choice,
+    flag,
     number,
     pairs,
     text,
@@ -38,31 +38,27 @@ class Strategy(StrEnum):
 def train(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A timm name, torchvision:NAME, hf-hub:ORG/NAME, a run or a model folder; "
+        argument(
+            "MODEL",
+            "A timm name, torchvision:NAME, hf-hub:ORG/NAME, a run or a model folder; "
             "fasterrcnn:NAME for a detector; style:in, style:bn or style:bn+asr to restyle "
             "photographs.",
         ),
     ] = "",
     data: Annotated[
         str,
-        typer.Option(
-            metavar="DATA",
-            help="digits, cifar10:DIR, a folder with train/ and val/, or coco:DIR for a detector.",
+        text(
+            "DATA",
+            "digits, cifar10:DIR, a folder with train/ and val/, or coco:DIR for a detector.",
         ),
     ] = "",
     recipe: Annotated[
-        str,
-        typer.Option(metavar="NAME|FILE", help="A name from `stiffnet list recipes`, or a file."),
+        str, text("NAME|FILE", "A name from `stiffnet list recipes`, or a file.")
     ] = "",
     weights: Weights = "",
     weights_key: WeightsKey = "",
     attention: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Attention module for every step, e.g. se or se,reduction=8."
-        ),
+        str, text("NAME", "Attention module for every step, e.g. se or se,reduction=8.")
     ] = "",
     seed: Annotated[
         int | None,
@@ -81,13 +77,10 @@ def train(
         ),
     ] = "",
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the run. By default runs/MODEL-FINGERPRINT."),
+        Path | None, text("DIR", "Folder of the run. By default runs/MODEL-FINGERPRINT.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in DIR.")] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Delete the run in DIR and start over.")
-    ] = False,
+    resume: Annotated[bool, flag("--resume", "Continue the run in DIR.")] = False,
+    again: Annotated[bool, flag("--again", "Delete the run in DIR and start over.")] = False,
     device: Where = Device.auto,
     devices: Annotated[
         int,
@@ -105,15 +98,11 @@ def train(
         number("Store the attention values of this many test images after each epoch."),
     ] = 0,
     skip_bad_images: Annotated[
-        bool,
-        typer.Option("--skip-bad-images", help="Leave out image files that cannot be read."),
+        bool, flag("--skip-bad-images", "Leave out image files that cannot be read.")
     ] = False,
     tracker: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME",
-            help="Also log to tensorboard or trackio. Can be given several times.",
-        ),
+        text("NAME", "Also log to tensorboard or trackio. Can be given several times."),
     ] = [],  # noqa: B006  # typer copies it
 ) -> None:
     """Train a network by a recipe.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from torch.utils.data import Dataset
 from stiffnet.data.augment import FLIP, Augmentation
 from stiffnet.data.decode import read_image, why_not
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet, Preparation, in_batches
-from stiffnet.data.workers import check_workers, in_workers
+from stiffnet.data.images import Batches, ImageSet, Preparation, in_batches
+from stiffnet.data.workers import check_workers, faults_in, without_faults
 from stiffnet.errors import DataError
 
 Integers = npt.NDArray[np.int64]
@@ -29,7 +30,7 @@ class BoxedImages:
     A batch is a dictionary of two lists, ``images`` and ``targets``. An image is float32 from 0 to
     1 and as large as it is: detectors scale and normalise images themselves. A target has
     ``boxes`` (left, top, right, bottom), ``labels`` that count classes from 1, as 0 is the
-    background, ``area`` and ``iscrowd``.
+    background, ``area``, ``iscrowd`` and ``image_id``, which is the number of the image here.
     """
 
     name: str
@@ -53,7 +54,7 @@ class BoxedImages:
         batch_size: int,
         limit: int | None = None,
         workers: int = 0,
-    ) -> "BoxedBatches":
+    ) -> Batches[Batch]:
         """Return the images, those of one size together; with a `limit`, so many, evenly chosen.
 
         As a batch holds images of one size only, none is padded to the size of another, and what a
@@ -66,7 +67,7 @@ class BoxedImages:
         _, group = np.unique(self.sizes[chosen], axis=0, return_inverse=True)
         parts = [chosen[group.ravel() == each] for each in range(int(group.max(initial=-1)) + 1)]
         cut = [part[at] for part in parts for at in in_batches(part * 0, batch_size, None)]
-        return BoxedBatches(self, preparation, [each.tolist() for each in cut], workers)
+        return Batches(cut, partial(_read, self, np.zeros(len(self), np.bool_), workers))
 
     def training_batches(
         self,
@@ -94,21 +95,15 @@ class BoxedImages:
         if augmentation.flip:
             chances = augmentation.chances(seed, epoch, np.arange(len(self)))
             turned = chances[:, FLIP] < 0.5
-        return _read(self, [chosen.tolist() for chosen in indices], workers, turned)
+        return _read(self, turned, workers, indices)
 
     def chosen(self, indices: Integers) -> "BoxedImages":
         """Return some of the images, in the order of `indices`."""
         rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in indices]
         kept = np.concatenate([np.empty(0, np.int64), *rows])
-        pictures, labels = self.pictures, self.pictures.labels[indices]
-        if isinstance(pictures, ImageSet):
-            some: Any = replace(pictures, images=pictures.images[indices], labels=labels)
-        else:
-            files = tuple(pictures.files[index] for index in indices)
-            some = replace(pictures, files=files, labels=labels)
         return replace(
             self,
-            pictures=some,
+            pictures=self.pictures.chosen(indices),
             sizes=self.sizes[indices],
             starts=np.cumsum([0, *map(len, rows)], dtype=np.int64),
             **{name: getattr(self, name)[kept] for name in ("boxes", "labels", "areas", "crowd")},
@@ -150,34 +145,12 @@ class BoxedImages:
             DataError: If none can be read.
         """
         check_workers(workers)
-        parts = in_workers(
-            _Decoder(self, np.zeros(len(self), np.bool_)),
-            [[index] for index in range(len(self))],
-            _faults,
-            workers,
-        )
-        faults = [fault for part in parts for fault in part]
+        decoder = _Decoder(self, np.zeros(len(self), np.bool_))
+        faults = faults_in(decoder, [[index] for index in range(len(self))], workers)
         kept = np.flatnonzero([not fault for fault in faults])
         if not len(kept):
             raise DataError(f"No image of {self.name} can be read, for example: {faults[0]}")
         return self.chosen(kept), [fault for fault in faults if fault]
-
-
-@dataclass(frozen=True, eq=False)
-class BoxedBatches:
-    """Ordered batches of images with boxes: iterate it as often as you like."""
-
-    source: BoxedImages
-    preparation: Preparation
-    indices: list[list[int]]  # of the images in each batch
-    workers: int
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __iter__(self) -> Iterator[Batch]:
-        turned = np.zeros(len(self.source), np.bool_)
-        return _read(self.source, self.indices, self.workers, turned)
 
 
 class _Decoder(Dataset[Decoded]):
@@ -206,6 +179,7 @@ class _Decoder(Dataset[Decoded]):
             "labels": torch.from_numpy(source.labels[rows] + 1),
             "area": torch.from_numpy(source.areas[rows].astype(np.float32)),
             "iscrowd": torch.from_numpy(source.crowd[rows].astype(np.int64)),
+            "image_id": torch.tensor(index),
         }
         return image, target
 
@@ -229,29 +203,14 @@ def _pixels(source: BoxedImages, index: int) -> npt.NDArray[np.uint8] | str:
 
 
 def _read(
-    source: BoxedImages,
-    indices: list[list[int]],
-    workers: int,
-    turned: npt.NDArray[np.bool_],
+    source: BoxedImages, turned: npt.NDArray[np.bool_], workers: int, indices: Sequence[Integers]
 ) -> Iterator[Batch]:
-    for batch in in_workers(_Decoder(source, turned), indices, _collate, workers):
-        if isinstance(batch, str):
-            raise DataError(batch)
-        yield batch
+    return without_faults(_Decoder(source, turned), indices, _collate, workers)
 
 
-def _collate(samples: list[Decoded]) -> Batch | str:
-    batch: Batch = {"images": [], "targets": []}
-    for sample in samples:
-        if isinstance(sample, str):
-            return sample
-        batch["images"].append(sample[0])
-        batch["targets"].append(sample[1])
-    return batch
-
-
-def _faults(samples: list[Decoded]) -> list[str]:
-    return [sample if isinstance(sample, str) else "" for sample in samples]
+def _collate(samples: list[tuple[Tensor, dict[str, Tensor]]]) -> Batch:
+    images, targets = zip(*samples, strict=True)
+    return {"images": list(images), "targets": list(targets)}
 
 
 def _check_detector(preparation: Preparation, name: str) -> None:

@@ -1,5 +1,6 @@
 """Boxes in COCO's format: a JSON file for each split, and a folder of images beside it."""
 
+import json
 import math
 import os
 from collections import Counter
@@ -14,11 +15,13 @@ from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
 from stiffnet.errors import DataError
 from stiffnet.registry import check_known
-from stiffnet.schema import parsed
+from stiffnet.schema import fitted, parsed
 from stiffnet.words import few
 
 LAYOUTS = {"train": ("train2017", "train"), "test": ("val2017", "val")}  # COCO's own, and shorter
 SHOWN = 3  # boxes in a sentence
+THINNEST = 0.01  # pixels; a thinner box could lose its width when it is mirrored or scaled
+FARTHEST = 1e7  # pixels; a box that is larger or lies farther out is a mistake
 
 Side = Annotated[int, Meta(ge=1, le=1_000_000)]
 
@@ -55,9 +58,10 @@ def coco(folder: str | os.PathLike[str], split: str = "test") -> BoxedImages:
 
     That is ``annotations/instances_train2017.json``, ``train2017/`` and the same of ``val2017``,
     or these names without the year. Classes are the categories, in the order of their ids, which
-    may have gaps. A box is cut at the borders of its image; one of which nothing is left then is
-    left out, and a note says which. ``train`` has no boxes around crowds, and no images without
-    boxes, as detectors are usually trained.
+    may have gaps. A box of which nothing lies within its image is left out, and a note says which.
+    ``train`` has boxes that are cut at the borders of their images, none around crowds, and no
+    images without boxes, as detectors are usually trained. ``test`` has the boxes of the file, with
+    the images in the order of their ids, as COCO's own evaluation has them.
 
     Args:
         folder: The one that holds ``annotations``.
@@ -72,11 +76,12 @@ def coco(folder: str | os.PathLike[str], split: str = "test") -> BoxedImages:
     _refuse_twice(file, "category id", (each.id for each in categories))
     _refuse_twice(file, "category name", (each.name for each in categories))
     _refuse_twice(file, "image id", (each.id for each in content.images))
-    _refuse_twice(file, "image file", (each.file_name for each in content.images))
+    _refuse_twice(file, "image file", (os.path.normpath(each.file_name) for each in content.images))
     _refuse_escapes(file, images, [each.file_name for each in content.images])
-    boxed = _boxed(file, images, content, categories)
     if split == "train":
-        return boxed.to_learn()
+        return _boxed(file, images, content, categories, cut=True).to_learn()
+    content.images.sort(key=lambda each: each.id)
+    boxed = _boxed(file, images, content, categories, cut=False)
     if bool(boxed.crowd.all()):
         raise DataError(f"{file} has no box to be found, so nothing can be tested. Add boxes.")
     return boxed
@@ -102,10 +107,20 @@ def _places(folder: Path, split: str) -> tuple[Path, Path]:
 
 def _read(file: Path) -> _Coco:
     try:
-        content: _Coco = parsed(file.read_bytes(), _Coco)
+        raw = file.read_bytes()
     except OSError as error:
         raise DataError(
             f"{file} could not be read: {error.strerror}. Check the permissions."
+        ) from error
+    try:
+        if b"NaN" in raw or b"Infinity" in raw:  # not JSON, but what Python writes
+            content = fitted(json.loads(raw), _Coco)
+        else:
+            content = parsed(raw, _Coco)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{file} is not a file of boxes in COCO's format: it is not JSON. Give COCO's "
+            "`instances_*.json`."
         ) from error
     except ValueError as error:
         raise DataError(
@@ -116,8 +131,9 @@ def _read(file: Path) -> _Coco:
 
 
 def _boxed(
-    file: Path, folder: Path, content: _Coco, categories: Sequence[_Category]
+    file: Path, folder: Path, content: _Coco, categories: Sequence[_Category], *, cut: bool
 ) -> BoxedImages:
+    """Check the boxes and put them into arrays; `cut` them at the borders of their images."""
     place = {each.id: index for index, each in enumerate(content.images)}
     label = {each.id: index for index, each in enumerate(categories)}
     for box in content.annotations:
@@ -127,14 +143,11 @@ def _boxed(
     order = np.argsort(owner, kind="stable")
     given = np.array([box.bbox for box in content.annotations], np.float64).reshape(-1, 4)
     high = sizes.reshape(-1, 2)[owner][:, [1, 0]].astype(np.float64)
-    corners = np.hstack(
-        [np.clip(given[:, :2], 0, high), np.clip(given[:, :2] + given[:, 2:], 0, high)]
-    )
-    low, far = np.hsplit(corners.astype(np.float32), 2)
-    inside = np.all(far > low, axis=1)
-    areas = np.array(
-        [box.bbox[2] * box.bbox[3] if box.area is None else box.area for box in content.annotations]
-    )
+    low, far = given[:, :2], given[:, :2] + given[:, 2:]
+    shown = np.hstack([np.clip(low, 0, high), np.clip(far, 0, high)])
+    inside = np.all(shown[:, 2:] - shown[:, :2] >= THINNEST, axis=1)
+    corners = shown if cut else np.hstack([low, far])
+    areas = np.array([box.area or box.bbox[2] * box.bbox[3] for box in content.annotations])
     crowd = np.array([bool(box.iscrowd) for box in content.annotations], np.bool_)
     labels = np.array([label[box.category_id] for box in content.annotations], np.int64)
     kept = order[inside[order]]
@@ -175,7 +188,12 @@ def _check_box(file: Path, box: _Box, images: Collection[int], categories: Colle
             "none. Correct `category_id`, or add the category."
         )
     numbers = (*box.bbox, 0.0 if box.area is None else box.area)
-    if len(box.bbox) != 4 or not all(map(math.isfinite, numbers)) or min(numbers[2:]) < 0:
+    if (
+        len(box.bbox) != 4
+        or not all(map(math.isfinite, numbers))
+        or min(numbers[2:]) < 0
+        or max(map(abs, box.bbox)) > FARTHEST
+    ):
         raise DataError(
             f"{_named(box)} of {file} is {str(box.bbox)[:80]}, of area {box.area}. Give left, top, "
             "width and height in pixels, none of the last two negative, and no negative area."
@@ -194,7 +212,8 @@ def _left_out(file: Path, boxes: Sequence[_Box]) -> tuple[str, ...]:
     """Say which boxes have no area within their image."""
     if not boxes:
         return ()
-    which = few((f"box {box.id} of image {box.image_id}" for box in boxes), SHOWN)
+    names = [*map(_named, boxes)]
+    which = few((name[0].lower() + name[1:] for name in names), SHOWN)
     have = "has" if len(boxes) == 1 else "have"
     return (f"In {file}, {which} {have} no area within the image, and {_are(boxes)} left out.",)
 

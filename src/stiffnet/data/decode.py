@@ -13,6 +13,7 @@ from stiffnet.data.augment import Augmentation
 from stiffnet.data.images import Preparation
 from stiffnet.words import first_line
 
+PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # a tag of TIFF files, and one of its values
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF")  # no decoder beyond these is tried
 
 
@@ -67,7 +68,8 @@ def read_image(path: Path, channels: int) -> Image.Image:
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(path, formats=FORMATS) as opened:
             opened.load()
-            image = _eight_bits(ImageOps.exif_transpose(opened))
+            inverse = getattr(opened, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
+            image = _eight_bits(ImageOps.exif_transpose(opened), white_is_zero=inverse)
             return image.convert("L" if channels == 1 else "RGB")
 
 
@@ -101,10 +103,14 @@ def _resampling(preparation: Preparation) -> Image.Resampling:
     return names.get(preparation.interpolation.upper(), Image.Resampling.BILINEAR)
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit grey values, which Pillow would cut off at 255."""
+def _eight_bits(image: Image.Image, *, white_is_zero: bool) -> Image.Image:
+    """Scale 16-bit grey values, which Pillow would cut off at 255, and leaves as the file has them.
+
+    In a TIFF file white may be 0, as the photometric interpretation says.
+    """
     if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        levels = (np.asarray(image) >> 8).astype(np.uint8)
+        return Image.fromarray(255 - levels if white_is_zero else levels)
     if image.mode in ("I", "F"):
         raise ValueError("it has 32 bits a pixel, and 8 or 16 are read")
     return image

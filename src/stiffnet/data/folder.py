@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from torch.utils.data import Dataset
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.decode import Middle, Varied, View, read_image, why_not
-from stiffnet.data.images import Preparation, in_batches
-from stiffnet.data.workers import check_workers, in_workers
+from stiffnet.data.images import Batches, Preparation, in_batches
+from stiffnet.data.workers import check_workers, faults_in, without_faults
 from stiffnet.errors import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
@@ -50,7 +51,7 @@ class ImageFolder:
         batch_size: int,
         limit: int | None = None,
         workers: int = 0,
-    ) -> "FolderBatches":
+    ) -> Batches[tuple[Tensor, Tensor]]:
         """Return the samples in order, prepared for a network.
 
         An image keeps its proportions: its shorter side is scaled to the network's, and the middle
@@ -58,8 +59,8 @@ class ImageFolder:
         `workers` is the number of processes that decode; the result does not depend on it.
         """
         check_workers(workers)
-        indices = in_batches(self.labels, batch_size, limit)
-        return FolderBatches(self, preparation, [chosen.tolist() for chosen in indices], workers)
+        read = partial(_prepared, self, Middle(preparation), workers)
+        return Batches(in_batches(self.labels, batch_size, limit), read)
 
     def training_batches(
         self,
@@ -89,8 +90,7 @@ class ImageFolder:
             DataError: If `workers` is negative; later, if a file is no image, or a process dies.
         """
         check_workers(workers)
-        view = Varied(preparation, augmentation, seed, epoch)
-        return _prepared(self, view, [chosen.tolist() for chosen in indices], workers)
+        return _prepared(self, Varied(preparation, augmentation, seed, epoch), workers, indices)
 
     def without_bad_images(
         self, preparation: Preparation | None = None, *, workers: int = 0
@@ -109,9 +109,8 @@ class ImageFolder:
         """
         check_workers(workers)
         view = Middle(preparation or Preparation((3, 32, 32), (0.0,) * 3, (1.0,) * 3))
-        indices = [part.tolist() for part in in_batches(self.labels, CHECKED_AT_ONCE, None)]
-        parts = in_workers(_Decoder(self, view), indices, _faults, workers)
-        faults = [fault for part in parts for fault in part]
+        indices = in_batches(self.labels, CHECKED_AT_ONCE, None)
+        faults = faults_in(_Decoder(self, view), indices, workers)
         kept = np.array([not fault for fault in faults])
         for label, name in enumerate(self.classes):
             of_class = np.flatnonzero(self.labels == label)
@@ -120,34 +119,18 @@ class ImageFolder:
                     f"No image of the class {name!r} can be read, for example: "
                     f"{faults[of_class[0]]}"
                 )
-        files = tuple(np.array(self.files, dtype=object)[kept])
-        left = replace(self, files=files, labels=self.labels[kept])
-        return left, [fault for fault in faults if fault]
+        return self.chosen(np.flatnonzero(kept)), [fault for fault in faults if fault]
 
-
-@dataclass(frozen=True, eq=False)
-class FolderBatches:
-    """Ordered batches of an image folder: iterate it as often as you like."""
-
-    source: ImageFolder
-    preparation: Preparation
-    indices: list[list[int]]  # of the samples in each batch
-    workers: int
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return _prepared(self.source, Middle(self.preparation), self.indices, self.workers)
+    def chosen(self, indices: npt.NDArray[np.int64]) -> "ImageFolder":
+        """Return some of the images, in the order of `indices`; the classes stay all of them."""
+        files = tuple(self.files[index] for index in indices)
+        return replace(self, files=files, labels=self.labels[indices])
 
 
 def _prepared(
-    source: ImageFolder, view: View, indices: list[list[int]], workers: int
+    source: ImageFolder, view: View, workers: int, indices: Sequence[npt.NDArray[np.int64]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    for batch in in_workers(_Decoder(source, view), indices, _collate, workers):
-        if isinstance(batch, str):
-            raise DataError(batch)
-        images, labels = batch
+    for images, labels in without_faults(_Decoder(source, view), indices, _collate, workers):
         yield view.preparation(images), labels
 
 
@@ -285,16 +268,6 @@ class _Decoder(Dataset[Decoded]):
             return why_not(path, error)
 
 
-def _collate(samples: list[Decoded]) -> tuple[Tensor, Tensor] | str:
-    images, labels = [], []
-    for sample in samples:
-        if isinstance(sample, str):
-            return sample
-        images.append(sample[0])
-        labels.append(sample[1])
+def _collate(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
+    images, labels = zip(*samples, strict=True)
     return torch.stack(images), torch.tensor(labels)
-
-
-def _faults(samples: list[Decoded]) -> list[str]:
-    """Return what is wrong with each file; nothing, mostly."""
-    return [sample if isinstance(sample, str) else "" for sample in samples]

@@ -1,8 +1,9 @@
 """Images in memory (or mapped from a file), and batches of them ready for a network."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from torch.nn import functional as F
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.errors import DataError
+
+Batch = TypeVar("Batch", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,13 @@ class ImageSet:
         batch_size: int,
         limit: int | None = None,
         workers: int = 0,
-    ) -> "Batches":
+    ) -> "Batches[tuple[Tensor, Tensor]]":
         """Return the samples in order, prepared for a network.
 
         With a `limit`, only that many, spread evenly over every class: see `spread`.
         """
-        return Batches(self, preparation, in_batches(self.labels, batch_size, limit))
+        read = partial(_prepared, self, preparation)
+        return Batches(in_batches(self.labels, batch_size, limit), read)
 
     def training_batches(
         self,
@@ -113,22 +117,31 @@ class ImageSet:
             varied = augmentation(images, preparation.input_size[1:], chances)
             yield preparation(varied), labels
 
+    def chosen(self, indices: npt.NDArray[np.int64]) -> "ImageSet":
+        """Return some of the images, in the order of `indices`; the classes stay all of them."""
+        return replace(self, images=self.images[indices], labels=self.labels[indices])
+
 
 @dataclass(frozen=True, eq=False)
-class Batches:
-    """Ordered batches of an image set: iterate it as often as you like."""
+class Batches(Generic[Batch]):
+    """Ordered batches of a data set: iterate it as often as you like."""
 
-    source: ImageSet
-    preparation: Preparation
     indices: list[npt.NDArray[np.int64]]  # of the samples in each batch
+    read: Callable[[list[npt.NDArray[np.int64]]], Iterator[Batch]]
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for chosen in self.indices:
-            images, labels = _taken(self.source, chosen)
-            yield self.preparation(images), labels
+    def __iter__(self) -> Iterator[Batch]:
+        return self.read(self.indices)
+
+
+def _prepared(
+    source: ImageSet, preparation: Preparation, indices: list[npt.NDArray[np.int64]]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    for chosen in indices:
+        images, labels = _taken(source, chosen)
+        yield preparation(images), labels
 
 
 def _check_labels(name: str, labels: npt.NDArray[Any], classes: int) -> None:

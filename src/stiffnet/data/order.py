@@ -1,18 +1,16 @@
 """Which samples come in which step of an epoch, and which of them are a rank's."""
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from stiffnet.data.boxes import BoxedBatches
 from stiffnet.data.chance import Purpose, uniforms
-from stiffnet.data.folder import FolderBatches
 from stiffnet.data.images import Batches
 from stiffnet.errors import DataError
 
-Ordered = Batches | FolderBatches | BoxedBatches
+Batch = TypeVar("Batch")
 
 
 def epoch_batches(
@@ -51,11 +49,7 @@ def share(batch: npt.NDArray[np.int64], rank: int, ranks: int) -> npt.NDArray[np
     return np.array_split(batch, ranks)[rank]
 
 
-Some = TypeVar("Some", bound=Ordered)
-
-
-def part_of(batches: Some, rank: int, ranks: int) -> Some:
+def part_of(batches: Batches[Batch], rank: int, ranks: int) -> Batches[Batch]:
     """Return the batches of one rank: whole ones, so that the ranks in turn give all in order."""
     first, last = (len(batches.indices) * number // ranks for number in (rank, rank + 1))
-    own: Any = batches.indices[first:last]
-    return replace(batches, indices=own)
+    return replace(batches, indices=batches.indices[first:last])

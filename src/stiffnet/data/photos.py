@@ -1,6 +1,8 @@
 """Photographs in a folder, ``ROOT/**/*.jpg``, whatever they show: one class for all of them."""
 
+import filecmp
 import os
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,10 +30,7 @@ def photographs(root: str | os.PathLike[str]) -> ImageFolder:
     try:
         files = images_within(top, top)
     except OSError as error:
-        raise DataError(
-            f"{error.filename or top} could not be read: {error.strerror}. Take it away, or check "
-            "the permissions."
-        ) from error
+        raise _unreadable(error, top) from error
     if not files:
         raise DataError(f"{top} holds no pictures. Put {', '.join(SUFFIXES)} files there.")
     labels = np.zeros(len(files), dtype=np.int64)
@@ -46,7 +45,8 @@ def photo_splits(root: str | os.PathLike[str]) -> tuple[ImageFolder, ImageFolder
     hundred, evenly chosen by their names.
 
     Raises:
-        DataError: As `photographs` does, and if there is a single one.
+        DataError: As `photographs` does, if there is a single one, and if one that is held out is
+            among the others too, as a copy or a link.
     """
     top = Path(root)
     train, test = (
@@ -54,7 +54,7 @@ def photo_splits(root: str | os.PathLike[str]) -> tuple[ImageFolder, ImageFolder
         for names in (TRAINING, TESTING)
     )
     if train is not None and test is not None:
-        return photographs(train), photographs(test)
+        return _apart(photographs(train), photographs(test))
     every = photographs(top)
     if len(every) < 2:
         raise DataError(
@@ -71,4 +71,31 @@ def photo_splits(root: str | os.PathLike[str]) -> tuple[ImageFolder, ImageFolder
         )
         for split, chosen in (("train", kept), ("test", held))
     )
-    return learnt, judged
+    return _apart(learnt, judged)
+
+
+def _apart(train: ImageFolder, test: ImageFolder) -> tuple[ImageFolder, ImageFolder]:
+    """Return both, unless a file of one has the content of a file of the other."""
+    same_size: dict[int, list[Path]] = defaultdict(list)
+    try:
+        for file in train.files:
+            path = train.root / file
+            same_size[path.stat().st_size].append(path)
+        for file in test.files:
+            path = test.root / file
+            for other in same_size.get(path.stat().st_size, ()):
+                if filecmp.cmp(path, other, shallow=False):
+                    raise DataError(
+                        f"{path} is held out, and {other}, which is trained on, is the same "
+                        "picture. Take one of them away."
+                    )
+    except OSError as error:
+        raise _unreadable(error, test.root) from error
+    return train, test
+
+
+def _unreadable(error: OSError, folder: Path) -> DataError:
+    return DataError(
+        f"{error.filename or folder} could not be read: {error.strerror}. Take it away, or check "
+        "the permissions."
+    )

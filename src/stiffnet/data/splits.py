@@ -1,4 +1,4 @@
-"""Training and test images that belong together: the same classes, under the same numbers."""
+"""Training and test images that belong together, and a part of them: the same classes in all."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ import numpy as np
 
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder, image_folder
-from stiffnet.data.images import ImageSet
+from stiffnet.data.images import ImageSet, spread
 from stiffnet.errors import DataError
 from stiffnet.words import few
 
@@ -66,3 +66,24 @@ def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
     number = {name: label for label, name in enumerate(classes)}
     mapped = np.array([number[name] for name in test.classes], dtype=np.int64)
     return replace(test, labels=mapped[test.labels], classes=tuple(classes))
+
+
+def subset(images: Data, count: int) -> Data:
+    """Return `count` of the images, evenly chosen: see `spread`. The classes stay all of them.
+
+    Raises:
+        DataError: If there are fewer images, or not one for each class would be left.
+    """
+    if count > len(images):
+        raise DataError(
+            f"{images.name} has {len(images):,} images, and {count:,} were asked for. Ask for at "
+            "most as many as there are."
+        )
+    boxed = isinstance(images, BoxedImages)  # whose labels are those of boxes
+    if not boxed and count < len(images.classes):
+        raise DataError(
+            f"{count:,} images were asked for of {images.name}, which has {len(images.classes):,} "
+            "classes. Ask for at least one image per class."
+        )
+    labels = np.zeros(len(images), np.int64) if boxed else images.labels
+    return images.chosen(spread(labels, count))

@@ -3,7 +3,8 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -25,7 +26,7 @@ def check_workers(workers: int) -> None:
 
 def in_workers(
     dataset: Dataset[Sample],
-    indices: Sequence[list[int]],
+    indices: Sequence[Iterable[int]],
     collate: Callable[[list[Sample]], Batch],
     workers: int,
 ) -> Iterator[Batch]:
@@ -37,7 +38,7 @@ def in_workers(
     waits = workers > 0 and _in_main_thread()  # elsewhere PyTorch looks whether they are alive
     loader = DataLoader(
         dataset,
-        batch_sampler=indices,
+        batch_sampler=[[int(index) for index in batch] for batch in indices],
         num_workers=workers,
         collate_fn=collate,
         timeout=PATIENCE if waits else 0,
@@ -59,6 +60,45 @@ def in_workers(
             f"{len(indices)}: {reason}. Memory may have run out: give fewer `workers`, "
             "or 0 to read in this process."
         )
+
+
+def without_faults(
+    dataset: Dataset[Sample | str],
+    indices: Sequence[Iterable[int]],
+    collate: Callable[[list[Sample]], Batch],
+    workers: int,
+) -> Iterator[Batch]:
+    """Yield batches of samples, each of which may be a text that says what is wrong with it.
+
+    Raises:
+        DataError: With the first such text; and as `in_workers` does.
+    """
+    for batch in in_workers(dataset, indices, partial(_unless_faulty, collate), workers):
+        if isinstance(batch, str):
+            raise DataError(batch)
+        yield batch
+
+
+def faults_in(
+    dataset: Dataset[Sample | str], indices: Sequence[Iterable[int]], workers: int
+) -> list[str]:
+    """Read every sample once, and return what is wrong with each; nothing, mostly."""
+    return [fault for part in in_workers(dataset, indices, _faults, workers) for fault in part]
+
+
+def _unless_faulty(
+    collate: Callable[[list[Sample]], Batch], samples: list[Sample | str]
+) -> Batch | str:
+    whole = []
+    for sample in samples:
+        if isinstance(sample, str):
+            return sample
+        whole.append(sample)
+    return collate(whole)
+
+
+def _faults(samples: list[Sample | str]) -> list[str]:
+    return [sample if isinstance(sample, str) else "" for sample in samples]
 
 
 @contextlib.contextmanager

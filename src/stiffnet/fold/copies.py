@@ -14,11 +14,6 @@ from stiffnet.nested import mapped
 from stiffnet.network.deployed import Change, changed
 
 
-def copied(model: nn.Module) -> nn.Module:
-    """Copy a network, or raise a `FoldError` if it cannot be copied."""
-    return _copied(model, {})
-
-
 def in_float64(model: nn.Module) -> nn.Module:
     """Copy a network in float64; see `copied`."""
     doubles: dict[int, Any] = {}
@@ -27,15 +22,16 @@ def in_float64(model: nn.Module) -> nn.Module:
             double = tensor.detach().to(torch.float64, copy=True)
             learnt = isinstance(tensor, nn.Parameter)
             doubles[id(tensor)] = nn.Parameter(double, tensor.requires_grad) if learnt else double
-    return _copied(model, doubles).double()  # the rest, by the modules' own methods
+    return copied(model, doubles).double()  # the rest, by the modules' own methods
 
 
-def _copied(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
-    """Copy a network, with what `memo` has in the place of objects, by their ids.
+def copied(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
+    """Copy a network, with what `memo` has in the place of objects; a `FoldError` if it cannot be.
 
     A module has a dozen containers for hooks and the like, nearly all of them empty. Copying these
     one by one in the usual way takes half of the time.
     """
+    memo = {} if memo is None else memo  # by the ids of the objects
     for module in model.modules():
         for value in vars(module).values():
             if type(value) in (dict, OrderedDict, set, list) and not value:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
 from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
-from stiffnet.fold.result import FoldResult
 from stiffnet.nested import tensors_in
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
@@ -25,6 +25,14 @@ from stiffnet.trajectory.wrappers import unready
 
 PASSES = 5  # of each network, for its time
 STAGES = 4  # that a fold tells of, one after the other
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """A network without what was folded into it, and what is known of the fold."""
+
+    model: nn.Module
+    report: FoldReport
 
 
 def fold(

@@ -12,9 +12,9 @@ from stiffnet.errors import FoldError
 from stiffnet.fold.algebra import whole_norm
 from stiffnet.fold.commute import ways
 from stiffnet.fold.factors import Factors, all_factors
-from stiffnet.fold.operations import Reading, Refusal, frames_of, has_hooks
+from stiffnet.fold.operations import Reading, Refusal, frames_of
 from stiffnet.network.attach import Attachment, attached
-from stiffnet.network.gated_block import take_out
+from stiffnet.network.gated_block import has_hooks, keep_padded, take_out
 from stiffnet.network.norm_exchange import put_back
 from stiffnet.results.fold import Folded
 from stiffnet.words import few
@@ -56,16 +56,13 @@ def fold_gates(model: nn.Module, constant: Sequence[Attachment], reading: Readin
         if isinstance(norm, ConstantIEBN):
             with torch.no_grad():
                 norm.weight.mul_(values[sits.name])
-    folded = [
-        Folded(sits.name, sits.module, _into(sits.name, found.get(sits.name))) for sits in constant
+    into = {name: [part.layer.name for part in parts] for name, parts in found.items()}
+    folded = [  # a norm took its own gate in
+        Folded(sits.name, sits.module, tuple(dict.fromkeys(into.get(sits.name, [sits.name]))))
+        for sits in constant
     ]
     drop_gates(model, [item.name for item in folded])
     return folded
-
-
-def _into(name: str, parts: Sequence[Factors] | None) -> tuple[str, ...]:
-    """Names of the layers that took a gate in; a norm took its own."""
-    return (name,) if parts is None else tuple(dict.fromkeys(part.layer.name for part in parts))
 
 
 def _constants(
@@ -114,6 +111,7 @@ def drop_gates(model: nn.Module, gates: Sequence[str]) -> None:
             blocks[block].append(child)
     for path, children in blocks.items():
         take_out(model.get_submodule(path), children)
+    keep_padded(model)
     put_back(model, only=ConstantIEBN)
 
 

@@ -11,8 +11,9 @@ from stiffnet.batch_norms import MERGEABLE
 from stiffnet.errors import FoldError
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
-from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, has_hooks, read
+from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, read
 from stiffnet.network.deployed import Change, bias_of, remove_norm
+from stiffnet.network.gated_block import has_hooks
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.graph import Frame, Node
 

@@ -45,24 +45,20 @@ class Op:
             return self.args[position]
         return self.kwargs.get(name, default)
 
-    def again(self, value: Callable[[Node], Tensor]) -> Tensor:
-        """Call the function again, on the CPU, with other values where they depend on the input."""
-
-        def put(leaf: Any) -> Any:
-            if isinstance(leaf, Node):
-                return value(leaf)
-            if isinstance(leaf, torch.device):
-                return torch.device("cpu")
-            return leaf.cpu() if isinstance(leaf, Tensor) else leaf
-
-        args, kwargs = mapped(self.args, put), mapped(dict(self.kwargs), put)
-        return list(tensors_in(self.func(*args, **kwargs)))[self.result]
-
 
 def run_again(op: Op, values: dict[Node, Tensor]) -> Tensor:
-    """Run an operation on other values, none of which it may change."""
+    """Run an operation again, on the CPU, on other values, none of which it may change."""
+
+    def put(leaf: Any) -> Any:
+        if isinstance(leaf, Node):
+            return values[leaf].clone(memory_format=torch.contiguous_format)
+        if isinstance(leaf, torch.device):
+            return torch.device("cpu")
+        return leaf.cpu() if isinstance(leaf, Tensor) else leaf
+
     try:
-        return op.again(lambda node: values[node].clone(memory_format=torch.contiguous_format))
+        args, kwargs = mapped(op.args, put), mapped(dict(op.kwargs), put)
+        return list(tensors_in(op.func(*args, **kwargs)))[op.result]
     except Exception as error:  # a function that goes by more than the shapes it is given
         raise Refusal(f"`{op.name}` in {op.where or 'the network'} cannot be run again") from error
 
@@ -72,15 +68,6 @@ def data_in(op: Op) -> list[Node]:
     found: list[Node] = []
     mapped((op.args, dict(op.kwargs)), lambda x: found.append(x) if isinstance(x, Node) else None)
     return found
-
-
-LIKE = frozenset(("type_as", "view_as", "reshape_as", "expand_as"))
-"""Functions that look at the form of their second argument only."""
-
-
-def has_tensors(value: Any) -> bool:
-    """Whether there is a tensor in nested containers."""
-    return next(tensors_in(value), None) is not None
 
 
 class Reading(Watch):
@@ -101,10 +88,11 @@ class Reading(Watch):
         """Values that other code changed in place, through another name or a part of them."""
         self._users: dict[Node, list[Node | Frame]] | None = None
 
-    def about_to_see(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """See whether a value is still what it was."""
+    def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """See whether what a function is given is still what it was, and run it."""
         if self._stack:
             self._look_at((args, kwargs))
+        return super().function(func, args, kwargs)
 
     def leave(self, module: nn.Module, output: Any) -> None:
         """Close a frame; what it gives must still be what it was, too."""
@@ -128,7 +116,7 @@ class Reading(Watch):
             while node is not None:
                 self.overwritten.add(node)
                 node = node.outer
-        if name != "__setitem__" and not has_tensors(result):
+        if name != "__setitem__" and next(tensors_in(result), None) is None:
             return  # a question about a tensor, such as its shape
         self.uses.update(id(tensor) for tensor in tensors_in((args, kwargs)))
         frame = self._stack[-1]
@@ -153,8 +141,7 @@ class Reading(Watch):
             for frame in self.frames:
                 for other in frame.nodes:
                     user = other.called or other
-                    used = other.inputs[:1] if other.op in LIKE else other.inputs
-                    for source in used if other.op != "argument" else ():
+                    for source in other.inputs if other.op != "argument" else ():
                         if user not in self._users[source]:
                             self._users[source].append(user)
                 for source in frame.returned:
@@ -172,8 +159,3 @@ def read(model: nn.Module, example: Example) -> Reading:
 def frames_of(reading: Reading, module: nn.Module) -> Iterator[Frame]:
     """Every call of a module in the pass."""
     return (frame for frame in reading.frames if frame.module is module)
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Whether a module has forward hooks."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)

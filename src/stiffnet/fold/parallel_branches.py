@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.copies import tensors_of
-from stiffnet.network.deployed import Change, join_parallel_branches, knows_how
+from stiffnet.network.deployed import Change, join_parallel_branches, joining_method
 
 
 def fold_parallel_branches(
@@ -31,28 +31,24 @@ def fold_parallel_branches(
             continue
         seen.add(module)
         gate = next((name for name in gates if not path or f"{name}.".startswith(f"{path}.")), None)
-        if knows_how(module) and gate is None:
+        if joining_method(module) and gate is None:
             before = _content(module)
-            model = _joined(model, path)
+            try:
+                model = join_parallel_branches(model, path)
+            except Exception as error:  # foreign code
+                raise FoldError(
+                    f"The branches of {path or type(model).__name__} cannot be joined by its own "
+                    f"method: {error}. Fold with `branches=False`."
+                ) from error
             module = model.get_submodule(path)
             seen.add(module)
             if not _same(_content(module), before):
                 changes.append(Change("branches", path))
-        elif knows_how(module) and path:
+        elif joining_method(module) and path:
             left[path] = f"{gate!r} is attached inside, which its own method does not know"
         inside = (f"{path}.{name}" if path else name for name, _ in module.named_children())
         waiting += reversed(list(inside))
     return model, changes, left
-
-
-def _joined(model: nn.Module, path: str) -> nn.Module:
-    try:
-        return join_parallel_branches(model, path)
-    except Exception as error:  # foreign code
-        raise FoldError(
-            f"The branches of {path or type(model).__name__} cannot be joined by its own "
-            f"method: {error}. Fold with `branches=False`."
-        ) from error
 
 
 Content = tuple[dict[str, Any], dict[str, Tensor]]

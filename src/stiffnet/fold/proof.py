@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -55,8 +55,7 @@ class Proof:
         self.small = example.resized(SAMPLES)
         self.exact, self.work, self.reading, outcome = self._first_pass(closely=closely)
         """Two copies in float64, the one to compare with and the one to fold."""
-        self._exactly: list[tuple[Example, Outcome]] = [(self.small, outcome)]
-        self._other_sizes_wanted = True
+        self._first = (self.small, outcome)
         floating = (p.dtype for p in self.exact.parameters() if p.is_floating_point())
         self._dtype = next(floating, torch.float64)
         self.exact_error: float | None = None
@@ -121,12 +120,9 @@ class Proof:
         Where outputs differ because equal numbers changed places, all that was folded must lie in
         modules that finish before anything is chosen, and those are compared.
         """
-        if self._other_sizes_wanted:
-            self._exactly += _other_size(self.exact, self.small, self._places)
-            self._other_sizes_wanted = False
         advice = _advice(changes, self._dtype)
         errors = []
-        for example, outcome in self._exactly:
+        for example, outcome in (self._first, *self._of_another_size):
             on = "" if example is self.small else " on a single image of another size"
             places = [place for place in unchanged(folded, work) if place in outcome.values]
             wanted = {place: outcome.values[place] for place in (*places, OUTPUT)}
@@ -141,6 +137,17 @@ class Proof:
                 before = Outcome({place: inside[place] for place in early})
                 errors.append(compare(before, work, example, advice=advice, on=on))
         return max(errors) if self._dtype == torch.float64 else None
+
+    @cached_property
+    def _of_another_size(self) -> list[tuple[Example, Outcome]]:
+        """One sample of the example, in another size if the network takes any."""
+        for more in (*LARGER, 0):
+            grow = partial(_larger, more=more)
+            other: Example = mapped(self.small.resized(OTHERS), grow)
+            outcome = attempt(self.exact, other, self._places)
+            if outcome.failed is None:
+                return [(other, outcome)]
+        return []
 
     def _before_choice(self, work: nn.Module, folded: Sequence[Folded]) -> tuple[str, ...]:
         """Modules that give the same in float64 and finish before anything is chosen.
@@ -172,19 +179,6 @@ def _advice(changes: Sequence[Change], dtype: torch.dtype | None) -> str:
     if dtype != torch.float64:
         tries.append("in float64")
     return f"fold it {' or '.join(tries)}, or report it" if tries else "please report it"
-
-
-def _other_size(
-    model: nn.Module, example: Example, places: Collection[str]
-) -> list[tuple[Example, Outcome]]:
-    """Return one sample of the example, in another size if the network takes any."""
-    for more in (*LARGER, 0):
-        grow = partial(_larger, more=more)
-        other: Example = mapped(example.resized(OTHERS), grow)
-        outcome = attempt(model, other, places)
-        if outcome.failed is None:
-            return [(other, outcome)]
-    return []
 
 
 def _larger(value: Any, *, more: int) -> Any:

@@ -52,23 +52,10 @@ def compare(
     Each network gets the images prepared as it wants them: its own size, mean and deviation. One
     network is in memory at a time.
 
-    Args:
-        models: Two or more of what `stiffnet.jobs.measure.measure` takes.
-        data: As in `measure`.
-        weights: One for all networks that are built from a name, or one for each network, with
-            ``"none"`` where it has none.
-        weights_key: Which state dict of a checkpoint, given likewise.
-        attention: Likewise.
-        num_classes: Number of outputs of networks that are built from a name.
-        classes: What the outputs stand for, where a network does not know.
-        limit: Use this many images, evenly chosen; None for all.
-        batch_size: Images at a time.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        workers: Processes that decode image files.
-        seed: Random seed for weights that were not given.
-        out: Folder for the files; None for ``comparison/FIRST-SECOND``.
-        command: What the user typed, for the record.
-        watcher: Whoever follows the job.
+    The arguments are those of `stiffnet.jobs.measure.measure`, for two or more `models`. `weights`
+    is one for all networks that are built from a name, or one for each network, with ``"none"``
+    where it has none; so are `weights_key` and `attention`. The folder is
+    ``comparison/FIRST-SECOND`` if `out` is not given.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
@@ -106,10 +93,8 @@ def compare(
             raise NonFiniteError(f"{name} has no finite values here. {error}") from error
     facts = {"data": images.name} | ({"command": command} if command else {})
     comparison = look(reports, facts=facts)
-    if not fabric.is_global_zero:
-        return Compared(comparison, ())
-    watcher.found(comparison)
-    return Compared(comparison, write_result(folder, FILES, comparison))
+    first = fabric.is_global_zero
+    return Compared(comparison, write_result(folder, FILES, comparison, watcher, first=first))
 
 
 def each_of(models: Sequence[Spec], given: Sequence[Spec], what: str) -> list[str | None]:

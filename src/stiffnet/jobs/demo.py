@@ -13,11 +13,11 @@ from stiffnet.data.images import ImageSet
 from stiffnet.errors import CorruptFileError, DataError, RecipeError
 from stiffnet.fold.cost import costs
 from stiffnet.fold.fold import fold
-from stiffnet.fold.result import FoldResult
 from stiffnet.jobs.demo_runs import check_runs, train_runs
 from stiffnet.jobs.demo_speed import rates, training_seconds
-from stiffnet.jobs.places import check_places, refuse_strangers, write
+from stiffnet.jobs.places import check_places, refuse_strangers
 from stiffnet.jobs.report import log_of
+from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.folded_folder import write_folded
@@ -30,7 +30,6 @@ from stiffnet.observe.spectra import spectra
 from stiffnet.ode import euler
 from stiffnet.provenance import provenance
 from stiffnet.report.demo import HEADING
-from stiffnet.report.page import page
 from stiffnet.results.demo import DemoNetwork, DemoReport, TimedForm
 from stiffnet.results.ranking import stiffest
 from stiffnet.results.spectra import SpectrumReport
@@ -179,9 +178,7 @@ def demo(
         euler=euler.run(),
         facts=facts | {"runs": " ".join(run.owner for run in runs)} | _machine(trained["plain"]),
     )
-    watcher.found(report)
-    texts = (report.to_json(), page([report], heading=HEADING))
-    files = write(folder, dict(zip(FILES, texts, strict=True)))
+    files = write_result(folder, FILES, report, watcher, heading=HEADING)
     return Demo(report, dict(zip(NETWORKS, runs, strict=True)), folded, files)
 
 
@@ -320,7 +317,7 @@ def _forms(
     """Fold the last network, write it, and count and time all forms; the folded one as written."""
     constant = trained[networks[-1].name]
     images = scene.images(constant)
-    folded, fused = (_folded(constant, images, fuse=fuse) for fuse in (False, True))
+    folded, fused = (fold(constant.model, images, fuse=fuse, passes=0) for fuse in (False, True))
     made_by: dict[str, Fact] = {"folded_by": command, "source": str(source), "fuse": False}
     write_folded(out, folded.model, folded.report.changes, source=constant, made_by=made_by)
     written = open_model(out)
@@ -349,7 +346,3 @@ def _forms(
         forms.append(replace(form, rate=rate * form.ratio))
     facts = {**scene.facts, "data": f"{len(images)} images of {scene.test.name}"}
     return replace(folded.report, facts=facts | provenance(constant.model)), tuple(forms)
-
-
-def _folded(constant: LoadedModel, images: Tensor, *, fuse: bool) -> FoldResult:
-    return fold(constant.model, images, fuse=fuse, passes=0)

@@ -3,7 +3,6 @@
 import copy
 import random
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import numpy as np
 import torch
@@ -34,8 +33,9 @@ def rates(
     times: list[float] = []
     for number in range(rounds):
         turns = random.Random(number).sample(list(others), len(others))  # noqa: S311 - an order
-        passes = {name: _pass(others[name], images) for name in turns}
-        own, ratios = beside([_pass(plain, images)], passes, turns, 1, warm_seconds)
+        passes = {name: one_pass(copy.deepcopy(others[name]), images) for name in turns}
+        compared = one_pass(copy.deepcopy(plain), images)
+        own, ratios = beside([compared], passes, turns, 1, warm_seconds)
         times += own
         for name, values in ratios.items():
             found[name] += values
@@ -44,13 +44,17 @@ def rates(
     return rate, {name: tuple(values) for name, values in found.items()}
 
 
-def _pass(model: nn.Module, images: Tensor) -> Callable[[], None]:
-    return partial(_run, copy.deepcopy(model), images)
+def one_pass(model: nn.Module, images: Tensor) -> Callable[[], object]:
+    """Return a pass to be timed."""
 
+    def run_once() -> object:
+        with plain_run(model):
+            output = model(images)
+        if images.is_cuda:
+            torch.cuda.synchronize()
+        return output
 
-def _run(model: nn.Module, images: Tensor) -> None:
-    with plain_run(model):
-        model(images)
+    return run_once
 
 
 def training_seconds(model: nn.Module, images: Tensor, labels: Tensor) -> float:

@@ -12,19 +12,22 @@ from stiffnet.data import open_data
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.errors import ExportError, FoldError, StiffnetError, StorageError
 from stiffnet.files import check_replaceable, check_writable
-from stiffnet.fold.fold import STAGES, fold as run
-from stiffnet.fold.result import FoldResult
+from stiffnet.fold.fold import STAGES, FoldResult, fold as run
 from stiffnet.jobs.places import SIGNS, file_name, refuse_strangers
 from stiffnet.jobs.subject import Choice, Spec, Subject, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.described_folder import TRANSFORMERS
-from stiffnet.network.export import ExportReport, export_onnx, export_program, require_onnx
-from stiffnet.network.export_mark import refuse_replacing
-from stiffnet.network.folded_folder import write_folded
+from stiffnet.network.export import (
+    ExportReport,
+    export_onnx,
+    export_program,
+    refuse_replacing,
+    require_onnx,
+)
+from stiffnet.network.folded_folder import STRUCTURE, write_folded
 from stiffnet.network.loaded import LoadedModel, remarks_on
 from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact
 from stiffnet.network.model_names import is_detector_name, is_model_name
-from stiffnet.network.structure import STRUCTURE
 from stiffnet.provenance import provenance
 from stiffnet.train.recipe_file import RECIPE, build_recipe
 from stiffnet.train.tasks import task_of
@@ -117,12 +120,15 @@ def fold(
     real = _real_images(loaded, subject, data, limit, watcher)
     chance = torch.Generator().manual_seed(0)
     made_up = torch.randn(RANDOM, *loaded.preparation.input_size, generator=chance)
-    example = _example(loaded, [*made_up, *real])
+    images = [*made_up, *real]
+    detects = is_detector_name(loaded.name)  # which take images by name, each of its own size
+    example: Any = {"images": images} if detects else torch.stack(images)
     made_by = command or "stiffnet.jobs.fold"
     exports = []
     with watcher.progress(f"folding {loaded.name}", STAGES + 1 + len(files)) as advance:
         made = run(loaded.model, example, fuse=fuse, on_stage=lambda: advance(1))
-        about = facts_of(loaded, data=f"{RANDOM} random images" + _and(real), command=command)
+        seen = f"{RANDOM} random images" + (f" and {len(real)} real ones" if real else "")
+        about = facts_of(loaded, data=seen, command=command)
         report = replace(made.report, facts=about | provenance(loaded.model))
         result = FoldResult(made.model, report)
         origin: dict[str, Fact] = {
@@ -151,16 +157,6 @@ def fold(
                 )
             advance(1)
     return FoldedNetwork(result, folder, tuple(exports), RANDOM, len(real))
-
-
-def _example(loaded: LoadedModel, images: list[Tensor]) -> Any:
-    """Return images as a network takes them: as one tensor, or by name, as detectors do."""
-    return {"images": images} if is_detector_name(loaded.name) else torch.stack(images)
-
-
-def _and(real: list[Tensor]) -> str:
-    """Say how many real images there are too."""
-    return f" and {len(real)} real ones" if real else ""
 
 
 def _default(subject: Subject) -> Path:

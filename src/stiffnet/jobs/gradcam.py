@@ -1,6 +1,5 @@
 """Average the Grad-CAM of a network over images: a report, a JSON file and a page."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
@@ -9,7 +8,7 @@ from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.labels import judging_of, remarks_on_images, said_number, said_of
 from stiffnet.jobs.places import check_places, file_name
-from stiffnet.jobs.result_files import write_result
+from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.loaded import remarks_on
@@ -17,15 +16,8 @@ from stiffnet.observe.gradcam import gradcam as look
 from stiffnet.results.gradcam import LABEL, PREDICTED, GradcamReport
 
 FILES = ("gradcam.json", "gradcam.html")
+Explained = Written[GradcamReport]
 IMAGES = 500  # as many as the ASR paper took
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A report, and where it was written."""
-
-    report: GradcamReport
-    files: tuple[Path, ...]
 
 
 def gradcam(
@@ -85,6 +77,5 @@ def gradcam(
             facts=facts_of(loaded, data=pictures.name, command=command),
             on_batch=advance,
         )
-    watcher.found(report)
     heading = f"Average Grad-CAM of {loaded.name} on {pictures.name}"
-    return Explained(report, write_result(folder, FILES, report, heading))
+    return Explained(report, write_result(folder, FILES, report, watcher, heading=heading))

@@ -1,6 +1,7 @@
 """Which outputs of a network the labels of images stand for: what is said, known, and done."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from torch import Tensor, tensor
 
@@ -51,10 +52,8 @@ def remarks_on_images(images: Data) -> Iterator[str]:
         yield f"{len(empty)} of {len(images.classes)} classes {have} no images: {few(empty)}."
 
 
-def renumbered(
-    batches: Iterable[tuple[Tensor, Tensor]], outputs: Sequence[int]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give each image the number of its class's output for a label."""
+def renumbered(batches: Iterable[Any], outputs: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give each image of (images, labels) the number of its class's output for a label."""
     table = tensor(outputs)
     for images, labels in batches:
         yield images, table[labels]

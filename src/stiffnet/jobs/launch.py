@@ -4,12 +4,14 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Mapping
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Protocol
 
 from stiffnet.errors import StiffnetError, StorageError
 from stiffnet.jobs.row_run import Order, run_row
+from stiffnet.train.stopping import SIGNALS
 
 SHARED = {"timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "name"}
 WARM = ["stiffnet.jobs.study_rows"]  # imported once, in the process that the others are forked from
@@ -59,6 +61,12 @@ class LocalProcesses:
         self.slots = processes or os.cpu_count() or 1
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(WARM)
+        resource_tracker.ensure_running()  # which would let the signals through again
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            forkserver.ensure_running()  # so that Ctrl-C ends rows in order, and not the server
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def start(self, order: Order) -> Started:
         """Start a process; it goes on if this one is killed, and the next run waits for it."""
@@ -68,8 +76,9 @@ class LocalProcesses:
 
 
 def _in_process(order: Order) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)  # a run in training listens itself
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
         run_row(order)
     except StorageError as error:

@@ -1,16 +1,14 @@
 """Measure how stiff a network is on images: a report, a JSON file and a page."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from lightning_fabric import Fabric
 
 from stiffnet.data import Data, open_data
-from stiffnet.data.boxes import BoxedBatches
 from stiffnet.data.images import Preparation
-from stiffnet.data.order import Ordered, part_of
+from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.jobs.labels import (
     judging_of,
@@ -21,7 +19,7 @@ from stiffnet.jobs.labels import (
 )
 from stiffnet.jobs.measure_text import measure_text
 from stiffnet.jobs.places import check_places, file_name
-from stiffnet.jobs.result_files import write_result
+from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.loaded import remarks_on
@@ -30,15 +28,7 @@ from stiffnet.observe.measure import KEEP, measure as look
 from stiffnet.results.stiffness import StiffnessReport
 
 FILES = ("report.json", "report.html")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A report, and where it was written."""
-
-    report: StiffnessReport
-    files: tuple[Path, ...]
-    """`FILES`; under torchrun only the first rank writes any."""
+Measured = Written[StiffnessReport]
 
 
 def measure(
@@ -90,15 +80,11 @@ def measure(
             model, data, limit=limit, batch_size=batch_size, device=device, command=command,
             watcher=watcher, classes=classes, **choice,
         )  # fmt: skip
-        return _written(report, folder, watcher, first=fabric.is_global_zero)
-    report = report_on(
-        model,
-        open_data(data),
-        Setting(fabric, classes, limit, batch_size, workers, seed, command),
-        watcher=watcher,
-        **choice,
-    )
-    return _written(report, folder, watcher, first=fabric.is_global_zero)
+    else:
+        setting = Setting(fabric, classes, limit, batch_size, workers, seed, command)
+        report = report_on(model, open_data(data), setting, watcher=watcher, **choice)
+    first = fabric.is_global_zero
+    return Measured(report, write_result(folder, FILES, report, watcher, first=first))
 
 
 @dataclass(frozen=True)
@@ -146,20 +132,13 @@ def report_on(
     with watcher.progress(f"measuring {loaded.name}", total) as advance:
         return look(
             network,
-            _labelled(mine, judged.outputs),
+            mine if judged.outputs is None else renumbered(mine, judged.outputs),
             keep=keep,
             judge=judged.outputs is not None,
             classes=judged.names,
             facts=facts | {"classes": judged.told},
             on_batch=advance,
         )
-
-
-def _labelled(batches: Ordered, outputs: Sequence[int] | None) -> Iterable[Any]:
-    """Give labels the numbers of the network's outputs, where these are known."""
-    if outputs is None or isinstance(batches, BoxedBatches):
-        return batches
-    return renumbered(batches, outputs)
 
 
 def _input(prepared: Preparation) -> str:
@@ -169,10 +148,3 @@ def _input(prepared: Preparation) -> str:
         ", ".join(f"{value:.4g}" for value in values) for values in (prepared.mean, prepared.std)
     )
     return f"{size}, mean {mean}, standard deviation {deviation}"
-
-
-def _written(report: StiffnessReport, folder: Path, watcher: Watcher, *, first: bool) -> Measured:
-    if not first:
-        return Measured(report, ())
-    watcher.found(report)
-    return Measured(report, write_result(folder, FILES, report))

@@ -26,16 +26,9 @@ def measure_text(
 ) -> StiffnessReport:
     """Measure a network on padded batches of sentences; padding is left out.
 
-    Args:
-        model: ``hf:FOLDER`` or ``hf:NAME``.
-        data: A text file with one sentence on each line.
-        attention: A module for every step, as in ``"se"``.
-        limit: Measure this many sentences, evenly chosen; None for all.
-        batch_size: Sentences at a time.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        command: What the user typed, for the record.
-        watcher: Whoever follows the job.
-        **others: What only networks of images take, which must be left out.
+    The arguments are those of `stiffnet.jobs.measure.measure`: `model` is ``hf:FOLDER`` or
+    ``hf:NAME``, `data` a text file with one sentence on each line. `others` are what only networks
+    of images take, which must be left out.
 
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used.

@@ -41,11 +41,7 @@ RECORDS = {kind.KIND: kind for kind in _saved(KINDS)}
 """Kinds of results by what their files say that they are."""
 FACTS = ("model", "attention", "data", "seed", "epochs", "batch_size", "learning_rate", "schedule")
 _WHOLE = (StudyReport.KIND, DemoReport.KIND)  # hide the runs and results that they were made of
-FIRST = (
-    DemoReport,
-    StudyReport,
-    TrainingLog,
-)  # on the page, in this order; then the others as they come
+FIRST = (DemoReport, StudyReport, TrainingLog)  # in this order; then the others as they come
 
 
 @dataclass(frozen=True)
@@ -121,14 +117,8 @@ def _results(path: Path, watcher: Watcher) -> Iterator[tuple[Record, Path]]:
             watcher.note(f"Only the first {MOST:,} files of {path} were looked at.")
             break
         try:
-            yield (
-                (
-                    log_of(file.parent)
-                    if file.name == RunFolder(file.parent).log.name
-                    else _read(file)
-                ),
-                file,
-            )
+            is_log = file.name == RunFolder(file.parent).log.name
+            yield log_of(file.parent) if is_log else _read(file), file
         except StiffnetError:
             strange.append(file)
     if strange:
@@ -137,17 +127,14 @@ def _results(path: Path, watcher: Watcher) -> Iterator[tuple[Record, Path]]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield files that may hold results, in order; runs, studies and demos hide what they hold."""
+    """Yield files that may hold results, in order; of runs, studies and demos no inner folder."""
     names = sorted(entry.name for entry in folder.iterdir())
     run = RunFolder(folder)
     if run.recipe.exists() and run.log.exists():
         yield run.log
     records = [folder / name for name in names if name.endswith(".json")]
-    studied = [file for file in records if _kind(file) in _WHOLE]
-    yield from studied or [
-        file for file in records if file.name not in ("run.json", "MANIFEST.json")
-    ]
-    if studied or run.recipe.exists():
+    yield from (file for file in records if file.name not in ("run.json", "MANIFEST.json"))
+    if run.recipe.exists() or any(_kind(file) in _WHOLE for file in records):
         return
     for name in names:
         inner = folder / name

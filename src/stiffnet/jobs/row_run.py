@@ -1,5 +1,6 @@
 """Computing one row of a study, in a process of its own."""
 
+import math
 import os
 import platform
 import time
@@ -19,6 +20,7 @@ from stiffnet.words import first_line
 
 DATA = "data"  # the setting that names a data set
 FILES = ("style", "loss_weights")  # settings that may name files
+COMPUTING = "seconds of computing"  # of the processor, however busy the machine was
 PACKAGES = ("stiffnet", "torch", "timm", "torchvision", "numpy")
 
 
@@ -76,11 +78,12 @@ def run_row(order: Order) -> StudyRow:
         known = store.finished(row.address)
         if known is not None and not order.again:
             return known
+        store.forget_failure(row.address)
         began, computed = time.perf_counter(), time.process_time()
         values, error = _values(order, store)
         facts = {
             "seconds": f"{time.perf_counter() - began:.1f}",
-            "seconds of computing": f"{time.process_time() - computed:.1f}",
+            COMPUTING: f"{time.process_time() - computed:.1f}",
             "versions": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, {_device()}",
@@ -104,7 +107,7 @@ def _values(order: Order, store: RowStore) -> tuple[Values, str]:
         work = Work(
             order.row.settings, found, own, folders, order.data, order.command, order.files
         )  # fmt: skip
-        return order.task(work), ""
+        values = order.task(work)
     except Stopped as stopped:  # by a signal: nothing failed, and the row can be resumed
         raise SystemExit(stopped.exit_code) from None
     except StiffnetError as error:
@@ -113,6 +116,24 @@ def _values(order: Order, store: RowStore) -> tuple[Values, str]:
         return {}, "there was not enough memory."
     except Exception as error:  # a bug of ours or of a library: the other rows go on
         return {}, f"{type(error).__name__}: {first_line(error)}."
+    strange = _not_finite(values)
+    return ({}, f"its value {strange}, which is not a finite number.") if strange else (values, "")
+
+
+def _not_finite(value: Any, name: str = "") -> str:
+    """Name the first value that is NaN or infinite; nothing if all are finite.
+
+    >>> _not_finite({"accuracy": 98.1, "nsi": [0.1, float("nan")]})
+    '`nsi` is nan'
+    """
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"`{name}` is {value}"
+    inner: list[tuple[str, Any]] = []
+    if isinstance(value, Mapping):
+        inner = [(f"{name}, {key}" if name else key, each) for key, each in value.items()]
+    elif isinstance(value, (list, tuple)):
+        inner = [(name, each) for each in value]
+    return next((bad for key, each in inner if (bad := _not_finite(each, key))), "")
 
 
 def _device() -> str:

@@ -40,7 +40,11 @@ def addressed(
 
 @dataclass(frozen=True)
 class RowStore:
-    """The folder: a file a row in ``rows``, what else a row writes in ``work/ADDRESS``."""
+    """The folder: a file a finished row in ``rows``; in ``work``, what else rows leave behind.
+
+    A row that failed leaves why in ``work/ADDRESS.failed.json``, so that a row that was finished
+    before, and was computed again for its folder, is not lost with it.
+    """
 
     root: Path
 
@@ -57,38 +61,47 @@ class RowStore:
         """Folder for whatever computing a row leaves behind."""
         return self.root / "work" / address
 
-    def read(self, address: str) -> StudyRow | None:
-        """Return a row that was computed or has failed; None if there is none that is whole.
+    def failure(self, address: str) -> Path:
+        """Where it is kept why a row has failed."""
+        return self.root / "work" / f"{address}.failed.json"
+
+    def finished(self, address: str) -> StudyRow | None:
+        """Return a row that has values; None if there is none that is whole.
 
         Raises:
             StorageError: If it is there and cannot be read.
         """
-        path = self.file(address)
-        if not path.exists():
-            return None
-        try:
-            row = StudyRow.load(path)
-        except CorruptFileError:
-            return None
-        return row if row.address == address else None
+        return _whole(self.file(address), address, failed=False)
 
-    def finished(self, address: str) -> StudyRow | None:
-        """Return a row that has values."""
-        row = self.read(address)
-        return row if row is not None and not row.error else None
+    def failed(self, address: str) -> StudyRow | None:
+        """Return a row that says why it failed when it was last computed.
+
+        Raises:
+            StorageError: If it is there and cannot be read.
+        """
+        return _whole(self.failure(address), address, failed=True)
 
     def write(self, row: StudyRow) -> None:
-        """Keep a row.
+        """Keep a row, or why it failed.
 
         Raises:
             StorageError: If it could not be written.
         """
-        row.save(self.file(row.address))
+        row.save(self.failure(row.address) if row.error else self.file(row.address))
 
-    def sweep(self) -> None:
-        """Remove temporary files that killed processes left behind."""
-        if self.rows.is_dir():
-            sweep_temporaries(self.rows, [path.name for path in self.rows.glob("*.json")])
+    def forget_failure(self, address: str) -> None:
+        """Remove what is known of a failure, before a row is computed again.
+
+        Raises:
+            StorageError: If it could not be removed.
+        """
+        path = self.failure(address)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"{path} could not be removed: {error.strerror}. Choose another folder."
+            ) from error
 
     @contextmanager
     def locked(self, address: str) -> Iterator[None]:
@@ -107,7 +120,19 @@ class RowStore:
             ) from error
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX)
+            for file in (self.file(address), self.failure(address)):  # what killed processes left
+                sweep_temporaries(file.parent, [file.name])
             yield
         finally:
             with contextlib.suppress(OSError):
                 os.close(handle)
+
+
+def _whole(path: Path, address: str, *, failed: bool) -> StudyRow | None:
+    if not path.exists():
+        return None
+    try:
+        row = StudyRow.load(path)
+    except CorruptFileError:
+        return None
+    return row if row.address == address and bool(row.error) is failed else None

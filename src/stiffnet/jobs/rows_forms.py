@@ -1,6 +1,5 @@
 """Rows of studies that put forms of a network side by side: plain, with attention, ASR, folded."""
 
-import copy
 from collections.abc import Iterable
 
 import numpy as np
@@ -8,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.fold.fold import fold
+from stiffnet.jobs.demo_speed import rates
 from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_looks import trained
-from stiffnet.jobs.rows_speed import one_pass, parameters
+from stiffnet.jobs.rows_speed import parameters
 from stiffnet.network.open import open_model
-from stiffnet.observe.turns import beside, warm_seconds
 from stiffnet.results.study import Values
 from stiffnet.train.run_folder import RunFolder
 from stiffnet.trajectory.wrappers import plain_run
@@ -35,7 +34,11 @@ def forms(work: Work) -> Values:
     networks = dict(zip(FORMS, [*models, result.model], strict=True))
     accuracies = [need.values["accuracy"] for need in work.needs]
     accuracies.append(_accuracy(result.model, test.batches(loaded.preparation, batch_size=256)))
-    speeds, rate = _timed(networks, images, work.settings["rounds"])
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    placed = {name: model.to(device) for name, model in networks.items()}
+    twice = 2 * work.settings["rounds"]  # as one pass of each is timed in a round
+    rate, ratios = rates(placed[PLAIN], placed, images.to(device), rounds=twice)
+    speeds = {name: float(np.median(values)) for name, values in ratios.items()}
     return {
         "forms": list(FORMS),
         "accuracies": accuracies,
@@ -57,26 +60,6 @@ def form(work: Work) -> Values:
         "parameters": "parameters",
     }
     return {name: together.values[column][place] for name, column in found.items()}
-
-
-def _timed(
-    networks: dict[str, nn.Module], images: Tensor, rounds: int
-) -> tuple[dict[str, float], float]:
-    """Each network's speed over the plain one's, and how many images a second that one does."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    images = images.to(device)
-    ratios: dict[str, list[float]] = {name: [] for name in networks}
-    plain: list[float] = []
-    for _ in range(rounds):  # each with copies at other places of the memory
-        own = {name: copy.deepcopy(model).to(device) for name, model in networks.items()}
-        passes = {name: one_pass(model, images) for name, model in own.items()}
-        compared = one_pass(copy.deepcopy(own[PLAIN]), images)
-        times, found = beside([compared], passes, list(passes), 2, warm_seconds)
-        plain += times
-        for name, values in found.items():
-            ratios[name] += values
-    medians = {name: float(np.median(values)) for name, values in ratios.items()}
-    return medians, len(images) / float(np.median(plain))
 
 
 def _accuracy(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:

@@ -22,6 +22,7 @@ from stiffnet.network.create import create_model
 from stiffnet.observe.spectra import Store, spectra as look
 from stiffnet.observe.spectrum import Of, function_of
 from stiffnet.report.spectra_plots import thinned
+from stiffnet.report.text import finite
 from stiffnet.results.study import Values
 from stiffnet.stiffness.planes import counts as counted
 from stiffnet.stiffness.relate import relate
@@ -130,7 +131,7 @@ def tabled(frame: pd.DataFrame, late: int = 0) -> dict[str, Found]:
     if late:
         own = means.loc[means.index > blocks[-1] - late]
         times = own.mean() / means.mean()
-        parts["last blocks"] = _means(own) | {f"{f}_times": _known(times[f]) for f in FIGURES}
+        parts["last blocks"] = _means(own) | {f"{f}_times": finite(times[f]) for f in FIGURES}
     wide = full.pivot(index=["image", "label"], columns="block", values=list(FIGURES))
     single = pd.DataFrame({f: wide[f].mean(axis=1, skipna=False) for f in FIGURES}).reset_index()
     for label, own in single.groupby("label"):
@@ -172,11 +173,7 @@ def _described(frame: pd.DataFrame) -> Found:
 
 def _means(frame: pd.DataFrame) -> Found:
     """Means of the figures, over what has them."""
-    return {figure: _known(frame[figure].mean()) for figure in FIGURES}
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return {figure: finite(frame[figure].mean()) for figure in FIGURES}
 
 
 def _rounded(values: Any) -> list[float]:

@@ -1,16 +1,14 @@
 """Rows of studies that time networks, side by side."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import nn
 
+from stiffnet.jobs.demo_speed import one_pass
 from stiffnet.jobs.row_run import Work
 from stiffnet.network.create import create_model
 from stiffnet.observe.turns import beside, warm_seconds
 from stiffnet.results.study import Values
-from stiffnet.trajectory.wrappers import plain_run
 
 
 def speed(work: Work) -> Values:
@@ -39,19 +37,6 @@ def speed(work: Work) -> Values:
         "slower": 100 * (1 - ratio),
         "parameters": parameters(gated),
     }
-
-
-def one_pass(model: nn.Module, images: torch.Tensor) -> Callable[[], object]:
-    """Return a pass to be timed."""
-
-    def run_once() -> object:
-        with plain_run(model):
-            output = model(images)
-        if images.is_cuda:
-            torch.cuda.synchronize()
-        return output
-
-    return run_once
 
 
 def parameters(model: nn.Module) -> int:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Unpack
 
@@ -17,7 +17,7 @@ from stiffnet.devices import make_fabric
 from stiffnet.errors import StepError
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
 from stiffnet.jobs.places import check_places, file_name
-from stiffnet.jobs.result_files import write_result
+from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -33,16 +33,8 @@ FILES = ("spectrum.json", "spectrum.html")
 PARTS = "parts"
 IMAGES = 8
 GIB = 8  # that matrices may take
+Spectra = Written[SpectrumReport]
 LONG = 10.0  # seconds for one spectrum from which the user is told beforehand
-
-
-@dataclass(frozen=True)
-class Spectra:
-    """A report, and where it was written."""
-
-    report: SpectrumReport
-    files: tuple[Path, ...]
-    """`FILES`; under torchrun only the first rank writes any."""
 
 
 def spectrum(
@@ -123,11 +115,9 @@ def spectrum(
             on_plan=_telling(watcher),
             on_spectrum=lambda: advance(1),
         )
-    if not fabric.is_global_zero:
-        return Spectra(report, ())
-    watcher.found(report)
-    heading = f"Eigenvalues of {loaded.name} on {source.name}"
-    return Spectra(report, write_result(folder, FILES, report, heading))
+    heading, first = f"Eigenvalues of {loaded.name} on {source.name}", fabric.is_global_zero
+    files = write_result(folder, FILES, report, watcher, heading=heading, first=first)
+    return Spectra(report, files)
 
 
 def _chosen(loaded: LoadedModel, image: Tensor, names: Sequence[str]) -> list[Step]:

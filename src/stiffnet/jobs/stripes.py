@@ -1,6 +1,5 @@
 """Measure how constant the attention of a network is: a report, a JSON file and a page."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
@@ -9,7 +8,7 @@ from stiffnet.data.boxes import BoxedImages
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.places import check_places, file_name
-from stiffnet.jobs.result_files import write_result
+from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.loaded import remarks_on
@@ -21,14 +20,7 @@ from stiffnet.results.stripes import StripeReport
 from stiffnet.train.run_folder import RunFolder
 
 FILES = ("stripes.json", "stripes.html")
-
-
-@dataclass(frozen=True)
-class Striped:
-    """A report, and where it was written."""
-
-    report: StripeReport
-    files: tuple[Path, ...]
+Striped = Written[StripeReport]
 
 
 def stripes(
@@ -79,9 +71,8 @@ def stripes(
             advance(growth)
     if choice.get("weights") is None and subject.run is not None:
         report = report.adding(drift=_drift(subject.run, watcher))
-    watcher.found(report)
     heading = f"Attention in {loaded.name} on {images.name}"
-    return Striped(report, write_result(folder, FILES, report, heading))
+    return Striped(report, write_result(folder, FILES, report, watcher, heading=heading))
 
 
 def _drift(run: RunFolder, watcher: Watcher) -> Drift | None:

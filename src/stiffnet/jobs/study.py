@@ -1,5 +1,6 @@
 """Run studies: every row once, in parallel, resumed where it was stopped; then judge them."""
 
+import signal
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 from stiffnet.errors import DataError
 from stiffnet.jobs.launch import Launcher, LocalProcesses, SlurmJobs, Started
 from stiffnet.jobs.places import check_places, write
-from stiffnet.jobs.row_run import Order, Task
+from stiffnet.jobs.row_run import COMPUTING, Order, Task
 from stiffnet.jobs.row_store import PlannedRow, RowStore
 from stiffnet.jobs.study_plan import Plan, Settle, Wanted, check_data, places, planned
 from stiffnet.jobs.study_rows import ALONE, LEAVING, TASKS, settled
@@ -23,6 +24,7 @@ from stiffnet.studies.judged import comparisons, verdict_of
 from stiffnet.studies.published import PAPERS
 from stiffnet.studies.registry import STUDIES
 from stiffnet.studies.study import SCALES, Published, Study
+from stiffnet.train.stopping import listening
 
 ALL = "all"
 PAGE = "report.html"
@@ -116,7 +118,6 @@ def run_studies(
         each.name: planned(each, scale, seeds or each.scales[scale].seeds, plan) for each in studies
     }
     store = RowStore(root)
-    store.sweep()
     rows = _computed(plan, store, launcher, tasks, command, watcher)
     reports = tuple(
         reported(each, scale, wanted[each.name], rows, command=command) for each in studies
@@ -148,14 +149,19 @@ def reported(
     )
     made = comparisons(study, lines, printed, columns)
     found = verdict_of(made)
-    took = sum(float(rows[address].facts.get("seconds", 0)) for address in _needed(wanted, rows))
+    made_by = [rows[address].facts for address in sorted(_needed(wanted, rows))]
+    took = sum(float(each.get(COMPUTING, each.get("seconds", 0))) for each in made_by)
     facts = {
         "study": study.name,
         "scale": scale,
         "seeds": str(len({each.seed for each in wanted})),
         "rows": str(len({each.address for each in wanted})),
-        "computed in": f"{took / 60:.1f} minutes of one process",
-        "versions": f"stiffnet {version_of('stiffnet')}, torch {version_of('torch')}",
+        "computed in": f"{took / 60:.1f} minutes of processor time",
+        **{
+            name: "; ".join(dict.fromkeys(each[name] for each in made_by if name in each))
+            for name in ("versions", "machine")
+        },
+        "judged by": f"stiffnet {version_of('stiffnet')}",
         **({"command": command} if command else {}),
     }
     return StudyReport(
@@ -221,13 +227,15 @@ def _computed(
                 order = Order(
                     str(store.root), row, tasks[row.kind], place, command, threads, again, files
                 )  # fmt: skip
-                running[row.address] = launcher.start(order)
+                _start(launcher, order, running)
                 del waiting[row.address]
             ended = _hopeless(waiting, rows)
             for address in [each for each, started in running.items() if started.done()]:
-                left = store.read(address)
                 reason = running.pop(address).reason()
-                ended.append(left or _failure(plan.rows[address], reason))
+                known = store.failed(address)
+                if known is None and (address not in lost or _has_left(plan, store, address)):
+                    known = store.finished(address)
+                ended.append(known or _failure(plan.rows[address], reason))
             for found in ended:
                 waiting.pop(found.address, None)
                 rows[found.address] = found
@@ -248,13 +256,23 @@ def _lost(plan: Plan, store: RowStore, rows: Mapping[str, StudyRow]) -> set[str]
     for address, row in reversed(plan.rows.items()):  # whoever needs a row stands behind it
         if address not in rows or address in found:
             found |= {
-                need
-                for need in row.needs
-                if need in rows
-                and plan.rows[need].kind in LEAVING
-                and not store.work(need).is_dir()
+                need for need in row.needs if need in rows and not _has_left(plan, store, need)
             }
     return found
+
+
+def _has_left(plan: Plan, store: RowStore, address: str) -> bool:
+    """Whether the folder of a row has all that rows made from it read there."""
+    left = LEAVING.get(plan.rows[address].kind)
+    return left is None or left(store.work(address))
+
+
+def _start(launcher: Launcher, order: Order, running: dict[str, Started]) -> None:
+    """Start a row; a signal that comes meanwhile waits, so that what was started can be stopped."""
+    with listening() as stop:
+        running[order.row.address] = launcher.start(order)
+    if stop.number:
+        signal.raise_signal(stop.number)
 
 
 @contextmanager

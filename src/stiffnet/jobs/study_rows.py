@@ -1,6 +1,7 @@
 """The kinds of jobs that rows of studies are made of, and how their settings are written out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from stiffnet.jobs import (
@@ -17,9 +18,11 @@ from stiffnet.jobs import (
 from stiffnet.jobs.row_run import Task
 from stiffnet.jobs.rows_train import ON
 from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.run_folder import RunFolder
 
 ALONE = {"speed", "forms"}  # kinds that are computed while nothing else is
-LEAVING = {"train"}  # kinds whose folder is read by rows that are made from them
+LEAVING: dict[str, Callable[[Path], bool]] = {"train": lambda folder: RunFolder(folder).finished}
+"""Kinds whose folder is read by rows that are made from them, and whether it is complete."""
 BY_RECIPE = {"train", "restyle"}  # kinds whose settings are fields of a recipe
 TASKS: dict[str, Task] = {
     "train": rows_train.train,

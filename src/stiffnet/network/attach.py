@@ -17,12 +17,25 @@ from stiffnet.network.attach_proof import Wish, prove
 from stiffnet.network.example import example_for
 from stiffnet.network.gate_memory import Memory, next_call, remember, spelled
 from stiffnet.network.gate_places import Socket, position_sockets, refusal, step_sockets
-from stiffnet.network.gated_block import Gated, gates_of, keep_in_python, put, take_out
+from stiffnet.network.gated_block import (
+    Gated,
+    gates_of,
+    keep_in_python,
+    keep_padded,
+    put,
+    take_out,
+)
 from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
 from stiffnet.network.source_edits import Gate
-from stiffnet.network.token_gates import follow_calls, forget_calls, is_given_tokens, read_tokens
+from stiffnet.network.token_gates import (
+    causal_steps,
+    follow_calls,
+    forget_calls,
+    is_given_tokens,
+    read_tokens,
+)
 from stiffnet.network.where import Where
 from stiffnet.registry import check_known
 from stiffnet.trajectory.batch import Example, as_arguments
@@ -115,6 +128,11 @@ def attach(
                 "a module that leaves it out, such as 'ie', or a constant one, 'asr:iebn'."
             )
         steps = [] if named else _steps(model, call, needed=callable(where))
+        if not isinstance(maker, Asr) and causal_steps(model, steps, call):
+            raise StepError(
+                f"{_name(maker)} reads all positions, and {type(model).__name__} is causal: later "
+                "ones would change those before them. Choose 'ie', or a constant one, 'asr:iebn'."
+            )
         make = _norm_maker(maker, start, options)
         before = set(replaced_norms(model))
         replace_norms(model, steps, make, call, where)
@@ -128,7 +146,7 @@ def attach(
     gates = _gates(model, sockets, maker, start, options)
     for socket, gate in zip(sockets, gates, strict=True):
         remember(gate, told(socket.name, socket.block))
-    read_tokens(model, sockets, gates, call)
+    calls = read_tokens(model, sockets, gates, call)
     wishes = [socket.wish(gate) for socket, gate in zip(sockets, gates, strict=True)]
     plans = _proved(model, sockets, wishes, call, results)
     classes = {path: type(model.get_submodule(path)) for path in plans}
@@ -138,13 +156,15 @@ def attach(
             block.add_module(socket.child, keep_in_python(gate, block))
         for path, plan in plans.items():
             put(model.get_submodule(path), plan)
-        follow_calls(model)
+        keep_padded(model)
+        follow_calls(model, calls)
     except BaseException:  # an interrupt too: all or nothing
         for path, own in classes.items():
             model.get_submodule(path).__class__ = own
         for socket in sockets:
             model.get_submodule(socket.block)._modules.pop(socket.child, None)
         forget_calls(model)
+        keep_padded(model)
         raise
     return model
 
@@ -169,6 +189,7 @@ def detach(model: nn.Module) -> nn.Module:
         if isinstance(module, Gated):
             take_out(module)
     forget_calls(model)
+    keep_padded(model)
     return model
 
 

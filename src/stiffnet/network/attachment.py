@@ -1,9 +1,9 @@
 """What is attached to a network, written down as JSON, and attached again to a fresh one."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import torch
@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from torch import nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StepError, StiffnetError
-from stiffnet.network.attach import attach, attached, detach
+from stiffnet.network.attach import Attachment, attach, attached, detach
 from stiffnet.network.gate_memory import Memory, memory_of
 from stiffnet.schema import fitted
 from stiffnet.sealed import RESULT, sealed
@@ -39,16 +39,6 @@ class _File(Struct, forbid_unknown_fields=True):
     modules: list[_Modules]
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A module in a network, and how it came there."""
-
-    inside: str
-    memory: Memory
-    name: str
-    parameters: int
-
-
 def attachment(model: nn.Module) -> Record:
     """Write down what is attached to a network, to be kept beside its state dict.
 
@@ -69,14 +59,14 @@ def attachment(model: nn.Module) -> Record:
         >>> attachment(model)["modules"][0]["at"]
         ['layer4.0', 'layer4.1']
     """
-    found = sorted(_found(model), key=lambda each: (each.inside, each.memory.call))
-    if not found:
+    calls = _calls(model)
+    if not calls:
         raise StepError(
             f"Nothing is attached to {type(model).__name__}, so there is nothing to write down. "
             "Attach a module first, with `stiffnet.attach`."
         )
-    calls = [list(call) for _, call in groupby(found, lambda x: (x.inside, x.memory.call))]
-    content = to_builtins(_File(FORMAT, [_written(call) for call in calls]))
+    modules = [_written(inside, call) for (inside, _), call in calls.items()]
+    content = to_builtins(_File(FORMAT, modules))
     record: Record = json.loads(sealed(content))
     return record
 
@@ -116,7 +106,8 @@ def reattach(model: nn.Module, record: Mapping[str, Any], *, example: Any = None
             raise StepError("the modules came to sit elsewhere, or have other parameters")
     except (StiffnetError, AttributeError, TypeError) as error:
         for inside in {call.inside for call in said.modules}:
-            _undo(model, inside)
+            with suppress(StepError, AttributeError):  # nothing was attached there, or it is not
+                detach(model.get_submodule(inside))
         raise CheckpointError(
             f"What was attached cannot be attached to this {type(model).__name__} again: "
             f"{str(error).rstrip('.')}. Give a network of the class and size that it was attached "
@@ -125,17 +116,9 @@ def reattach(model: nn.Module, record: Mapping[str, Any], *, example: Any = None
     return model
 
 
-def _undo(model: nn.Module, inside: str) -> None:
-    """Take out what was attached before something else could not be."""
-    try:
-        part = model.get_submodule(inside)
-    except AttributeError:
-        return
-    if attached(part):
-        detach(part)
-
-
-def _found(model: nn.Module) -> Iterator[_Found]:
+def _calls(model: nn.Module) -> dict[tuple[str, int], list[tuple[Memory, Attachment]]]:
+    """What sits in a network, and how it came there, by the network inside and call of `attach`."""
+    calls = defaultdict(list)
     for sits in attached(model):
         module = model.get_submodule(sits.name)
         memory = memory_of(module)
@@ -152,11 +135,12 @@ def _found(model: nn.Module) -> Iterator[_Found]:
                 "to the network as it is now."
             )
         inside = block.removesuffix(memory.block).rstrip(".")
-        yield _Found(inside, memory, sits.name, sits.parameters)
+        calls[inside, memory.call].append((memory, sits))
+    return dict(sorted(calls.items(), key=lambda call: call[0]))
 
 
-def _written(call: list[_Found]) -> _Modules:
-    first = call[0].memory
+def _written(inside: str, call: list[tuple[Memory, Attachment]]) -> _Modules:
+    first, _ = call[0]
     try:
         options = json.loads(json.dumps(dict(first.options), allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -165,13 +149,13 @@ def _written(call: list[_Found]) -> _Modules:
             "and words."
         ) from error
     return _Modules(
-        inside=call[0].inside,
+        inside=inside,
         module=first.module,
         options=options,
         start=first.start,
-        at=[each.memory.at for each in call],
-        names=[each.name for each in call],
-        parameters=sum(each.parameters for each in call),
+        at=[memory.at for memory, _ in call],
+        names=[sits.name for _, sits in call],
+        parameters=sum(sits.parameters for _, sits in call),
     )
 
 

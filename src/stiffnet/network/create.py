@@ -73,8 +73,8 @@ def create_model(
         )
     build = _create_torchvision if name.startswith(TORCHVISION) else _create_timm
     sized = _sized(name, image_size)
-    with fetching(name) if pretrained else contextlib.nullcontext():
-        model = build(name, num_classes, in_chans, sized, pretrained=pretrained, seed=seed)
+    with fetching(name) if pretrained else contextlib.nullcontext(), _seeded(seed):
+        model = build(name, num_classes, in_chans, sized, pretrained=pretrained)
     if attention is not None:
         with _seeded(seed):
             attach_text(model, attention, start="identity" if pretrained else "paper")
@@ -120,20 +120,18 @@ def _create_timm(
     sized: Mapping[str, int],
     *,
     pretrained: bool,
-    seed: int,
 ) -> nn.Module:
-    with _seeded(seed):
-        try:
-            model: nn.Module = timm.create_model(
-                name, pretrained=pretrained, num_classes=num_classes, in_chans=in_chans, **sized
-            )
-        except (TypeError, AssertionError, ValueError) as error:
-            if pretrained:
-                raise
-            raise CheckpointError(
-                f"timm cannot build {name} with num_classes={num_classes} and "
-                f"in_chans={in_chans}: {error}. Leave out what this network does not take."
-            ) from error
+    try:
+        model: nn.Module = timm.create_model(
+            name, pretrained=pretrained, num_classes=num_classes, in_chans=in_chans, **sized
+        )
+    except (TypeError, AssertionError, ValueError) as error:
+        if pretrained:
+            raise
+        raise CheckpointError(
+            f"timm cannot build {name} with num_classes={num_classes} and "
+            f"in_chans={in_chans}: {error}. Leave out what this network does not take."
+        ) from error
     return model
 
 
@@ -144,7 +142,6 @@ def _create_torchvision(
     sized: Mapping[str, int],
     *,
     pretrained: bool,
-    seed: int,
 ) -> nn.Module:
     _refuse_channels(name, in_chans)
     options: dict[str, Any] = dict(sized)
@@ -160,7 +157,7 @@ def _create_torchvision(
                 f"torchvision's weights for {name} have {published} classes, and `num_classes` is "
                 f"{num_classes}. Leave it out, or leave out the pretrained weights."
             )
-    with _seeded(seed), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # Two of them announce that their initialisation will change; the seed fixes today's.
         warnings.simplefilter("ignore", FutureWarning)
         model: nn.Module = torchvision.models.get_model(name.removeprefix(TORCHVISION), **options)

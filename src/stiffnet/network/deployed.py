@@ -7,7 +7,7 @@ one of the same kind gives the structure into which the deployed weights load.
 
 import inspect
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -45,24 +45,16 @@ def changed(model: nn.Module, changes: Iterable[Change]) -> nn.Module:
 
 def with_parallel_branches(model: nn.Module) -> list[str]:
     """Paths of all modules that know how to become one layer, those around others first."""
-    return [path for path, module in model.named_modules() if knows_how(module)]
+    return [path for path, module in model.named_modules() if joining_method(module)]
 
 
-def knows_how(module: nn.Module) -> bool:
-    """Whether a module has a method that joins its branches."""
-    return _method(module) is not None
-
-
-def _method(module: nn.Module) -> str | None:
+def joining_method(module: nn.Module) -> str | None:
+    """Name the method by which a module joins its branches; None if it has none."""
     for name in METHODS:
         method = getattr(module, name, None)
         if inspect.ismethod(method):
-            required = [
-                p
-                for p in inspect.signature(method).parameters.values()
-                if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-            ]
-            if not required:
+            with suppress(TypeError):  # it needs arguments
+                inspect.signature(method).bind()
                 return name
     return None
 
@@ -74,7 +66,7 @@ def join_parallel_branches(model: nn.Module, path: str) -> nn.Module:
     gives way at all of them.
     """
     module = model.get_submodule(path)
-    name = _method(module)
+    name = joining_method(module)
     assert name is not None
     learnt = {key: parameter.requires_grad for key, parameter in module.named_parameters()}
     with _dtype_of(module):  # their methods make layers of torch's default dtype

@@ -10,6 +10,7 @@ import timm
 import timm.data
 import torch
 import torchvision
+from timm.models._features import FeatureGetterNet
 from torch import Tensor, nn
 from torchvision.models._utils import IntermediateLayerGetter
 from torchvision.models.detection.anchor_utils import AnchorGenerator
@@ -20,14 +21,16 @@ from torchvision.ops.feature_pyramid_network import FeaturePyramidNetwork, LastL
 from stiffnet.errors import CheckpointError
 from stiffnet.network.model_names import TORCHVISION, detector_parts
 from stiffnet.network.pretrained import torchvision_weights
-from stiffnet.words import first_line
+from stiffnet.words import few, first_line
 
 CLASSES = 80  # COCO's
 SHORTER = 800  # pixels to which the shorter side of an image is scaled,
 LONGEST = 5 / 3  # times that, and the longer side is not longer: 1,333
 FINEST = 4  # pixels of the image in one of a map; finer maps are not used
 ANCHOR = 8  # side of an anchor, in pixels of the map that it is for
+SHOWN = 4  # names of tensors in a sentence
 RATIOS = (0.5, 1.0, 2.0)
+PROBE = (128, 192)  # height and width of an image with which feature maps are looked at
 STAGES = {"layer1": 4, "layer2": 8, "layer3": 16, "layer4": 32}  # of torchvision's ResNets
 
 
@@ -119,19 +122,40 @@ def _timm_body(name: str, *, pretrained: bool) -> Body:
         raise _no_maps(name, "it takes images of one size only")
     try:
         with torch.random.fork_rng(devices=[]):  # looked at, and thrown away
-            looked = timm.create_model(name, features_only=True)
+            looked = timm.create_model(name, features_only=True).eval()
+            with torch.no_grad():
+                maps = looked(torch.zeros(1, 3, *PROBE))
         strides = [int(stride) for stride in looked.feature_info.reduction()]
+        widths = [int(count) for count in looked.feature_info.channels()]
+        places = [int(index) for index in looked.feature_info.out_indices]
     except Exception as error:  # timm's own, of many types
         raise _no_maps(name, first_line(error)) from error
-    last = {stride: index for index, stride in enumerate(strides) if stride >= FINEST}
+    last = {stride: level for level, stride in enumerate(strides) if stride >= FINEST}
     if not last or list(last) != sorted(last):
         raise _no_maps(name, f"its strides are {strides}")
+    for stride, level in last.items():
+        _check_map(name, maps[level], stride, widths[level])
     model = timm.create_model(
-        name, features_only=True, out_indices=tuple(last.values()), pretrained=pretrained
+        name,
+        features_only=True,
+        out_indices=tuple(places[level] for level in last.values()),
+        pretrained=pretrained,
     )
-    channels = [int(count) for count in model.feature_info.channels()]
+    channels = [widths[level] for level in last.values()]
     data = timm.data.resolve_data_config({}, pretrained_cfg=config.to_dict() if config else {})
     return model, channels, list(last), {"image_mean": data["mean"], "image_std": data["std"]}
+
+
+def _check_map(name: str, found: Tensor, stride: int, channels: int) -> None:
+    """Refuse a map that does not lie over the image as the pyramid and its anchors assume."""
+    needed = (channels, *(side / stride for side in PROBE))
+    if tuple(found.shape[1:]) != needed:
+        raise _no_maps(
+            name,
+            f"of an image of {PROBE[0]} × {PROBE[1]} pixels its map with a stride of {stride} has "
+            f"the shape {tuple(found.shape[1:])}, where {channels} channels come first and every "
+            f"cell has to stand for {stride} × {stride} pixels",
+        )
 
 
 def _torchvision_body(name: str, *, pretrained: bool) -> Body:
@@ -157,11 +181,20 @@ def _no_maps(name: str, why: str) -> CheckpointError:
 def fill_body(detector: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy a classifier's weights into the backbone of a detector, where the head has no place.
 
-    timm may call a layer of feature maps ``stages_0`` that the classifier calls ``stages.0``.
+    timm may call a layer of feature maps ``stages_0`` or ``model.stages.0`` that the classifier
+    calls ``stages.0``.
+
+    Raises:
+        CheckpointError: If the backbone has tensors that the classifier has not.
     """
     body = body_of(detector)
+    inside = "model." if isinstance(body, FeatureGetterNet) else ""
     given = {name.replace(".", "_"): value for name, value in tensors.items()}
-    wanted = body.state_dict()
-    missing = [name for name in wanted if name.replace(".", "_") not in given]
-    assert not missing, "the backbone is a part of the classifier"
-    body.load_state_dict({name: given[name.replace(".", "_")] for name in wanted})
+    names = {name: name.removeprefix(inside).replace(".", "_") for name in body.state_dict()}
+    missing = [name for name, theirs in names.items() if theirs not in given]
+    if missing:
+        raise CheckpointError(
+            f"The backbone has {few(missing, SHOWN)}, which the classifier does not have. Give "
+            "the weights of a whole detector, or choose another backbone, such as resnet50."
+        )
+    body.load_state_dict({name: given[theirs] for name, theirs in names.items()})

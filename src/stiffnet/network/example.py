@@ -19,7 +19,9 @@ def example_for(model: nn.Module) -> Tensor:
     """Make a batch that the network takes, of the size that it says or else a small one."""
     tried = []
     for shape in _shapes(model):
-        batch = _batch(model, shape)
+        like = next(p for p in model.parameters() if p.is_floating_point())
+        made = torch.rand(SAMPLES, *shape, generator=torch.Generator().manual_seed(0))
+        batch = made.to(like.device, like.dtype)
         try:
             with plain_run(model):
                 model(batch)
@@ -32,12 +34,6 @@ def example_for(model: nn.Module) -> Tensor:
         f"No example could be made for {type(model).__name__}. {looked} "
         "Give one batch as `example=`."
     )
-
-
-def _batch(model: nn.Module, shape: tuple[int, ...]) -> Tensor:
-    like = next(p for p in model.parameters() if p.is_floating_point())
-    made = torch.rand(SAMPLES, *shape, generator=torch.Generator().manual_seed(0))
-    return made.to(like.device, like.dtype)
 
 
 def _shapes(model: nn.Module) -> Iterator[tuple[int, ...]]:

@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,7 +24,6 @@ from torch import Tensor, nn
 from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
 from stiffnet.nested import tensors_in
-from stiffnet.network.export_mark import ABOUT, MARK, refuse_replacing
 from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.wrappers import plain_run, unready
 
@@ -36,6 +36,13 @@ BATCHES = (1, 2, 5)
 """Numbers of random images on which an export is compared."""
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+MARK = {"written_by": "stiffnet"}
+"""Among the facts in every file that is exported here: those may be replaced, and no others."""
+ABOUT = "about.json"  # in a program, the facts about it
+LARGEST_ABOUT = 2**20  # bytes of such facts
+
+Kind = Literal["onnx", "program"]
+NAMES = {"onnx": "an ONNX file", "program": "a program"}
 LARGEST_ONNX = 2**31 - 2**20  # bytes of weights; protobuf ends at two gigabytes
 
 
@@ -44,7 +51,7 @@ class ExportReport:
     """What was written, and how far it is from the network that it was made of."""
 
     path: Path
-    kind: Literal["onnx", "program"]
+    kind: Kind
     random_error: float  # largest difference on random images, over the batch's largest output
     real_error: float | None  # the same on the images that were given; None where there were none
     images: int  # that were given
@@ -154,11 +161,45 @@ def require_onnx() -> None:
         )
 
 
+def refuse_replacing(path: str | os.PathLike[str], kind: Kind) -> None:
+    """See that nothing is where a file is to be written, or an earlier export of the same kind."""
+    there = Path(path)
+    if not os.path.lexists(there):
+        return
+    if not there.is_file() or not (_is_onnx(there) if kind == "onnx" else _is_program(there)):
+        raise ExportError(
+            f"{there} exists already and is not {NAMES[kind]} that stiffnet wrote; it was not "
+            "replaced. Choose another name, or move it away first."
+        )
+
+
+def _is_onnx(path: Path) -> bool:
+    import onnx
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:  # of protobuf: it is something else, or damaged
+        return False
+    facts = {entry.key: entry.value for entry in model.metadata_props}
+    return facts.items() >= MARK.items()
+
+
+def _is_program(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if Path(name).name == ABOUT]
+            with archive.open(names[0]) as stream:
+                facts = json.loads(stream.read(LARGEST_ABOUT))
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        return False
+    return isinstance(facts, dict) and facts.items() >= MARK.items()
+
+
 def _prepared(
     model: nn.Module,
     path: str | os.PathLike[str],
     example: Tensor,
-    kind: Literal["onnx", "program"],
+    kind: Kind,
     dtypes: Iterable[torch.dtype],
 ) -> tuple[nn.Module, torch.export.ExportedProgram]:
     """See that a network can be exported to a file, and read it: a copy of it, and its program."""

@@ -1,21 +1,38 @@
-"""A folded network in a folder of its own: what it is now, and what it was made of."""
+"""A folded network in a folder of its own: what it is now, and what it was made of.
 
+How its structure differs from its backbone's is a part of the folder, `STRUCTURE`.
+"""
+
+import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
+from msgspec import Struct
 from torch import nn
 
-from stiffnet.errors import FoldError
-from stiffnet.files import MARK, sweep_temporaries
+from stiffnet.batch_norms import MERGEABLE
+from stiffnet.errors import CorruptFileError, FoldError
+from stiffnet.files import MARK, read_file, sweep_temporaries
 from stiffnet.network.attention_text import split_attention
 from stiffnet.network.create import create_model
-from stiffnet.network.deployed import Change, changed
+from stiffnet.network.deployed import Change, changed, with_parallel_branches
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact, write_folder
-from stiffnet.network.structure import STRUCTURE, structure_part
+from stiffnet.network.model_folder import (
+    FOLDED,
+    MANIFEST,
+    WEIGHTS,
+    Fact,
+    ModelFolder,
+    write_folder,
+)
+from stiffnet.schema import parsed
 
+STRUCTURE = "structure.json"
+LARGEST = 16 * 2**20  # bytes of it; a change takes a hundred
 PARTS = (MANIFEST, WEIGHTS, STRUCTURE)
 
 
@@ -44,6 +61,7 @@ def write_folded(
     every = (*source.changes, *changes)
     _prove(model, every, source.name, options)
     facts = {**source.made_by, **({"attention": folded} if folded else {}), **made_by}
+    structure = json.dumps([asdict(change) for change in every], indent=1)
     folder = Path(path)
     beside = folder.with_name(f"{MARK}{folder.name}")
     place = folder if folder.exists() else beside
@@ -59,7 +77,7 @@ def write_folded(
             preparation=source.preparation,
             made_by=facts,
             form=FOLDED,
-            parts={STRUCTURE: structure_part(every)},
+            parts={STRUCTURE: f"{structure}\n".encode()},
         )
         if place is beside:
             beside.rename(folder)
@@ -85,3 +103,77 @@ def _prove(
             f"The folded network could not be built again as a {name}: {len(strange)} tensors "
             f"differ, such as {', '.join(strange[:3])}. Nothing was written; please report it."
         )
+
+
+def read_structure(folder: ModelFolder) -> tuple[Change, ...]:
+    """Return the changes that a verified folder lists; none if it has no such part.
+
+    Raises:
+        CorruptFileError: If the part is not what `write_folded` writes.
+        StorageError: If it cannot be read.
+    """
+    if STRUCTURE not in folder.parts:
+        return ()
+    raw = read_file(folder.path / STRUCTURE, "Check the disk.", LARGEST)
+    try:
+        entries: list[_Entry] = parsed(raw, list[_Entry])
+    except ValueError as error:
+        raise _strange(folder, str(error)) from error
+    return tuple(Change(entry.kind, entry.path, entry.into) for entry in entries)
+
+
+def restructured(model: nn.Module, changes: Sequence[Change], folder: ModelFolder) -> nn.Module:
+    """Give a fresh backbone the structure of a folder's network.
+
+    Every change is held against the network before it is made: a folder can only ask for what
+    folding could have done.
+
+    Raises:
+        CorruptFileError: If a change cannot have been made to this network.
+    """
+    for change in changes:
+        _check(model, change, folder)
+        try:
+            model = changed(model, [change])
+        except Exception as error:  # the module's own code too
+            raise _strange(folder, f"{change.path!r} cannot be changed so") from error
+    return model
+
+
+class _Entry(Struct, forbid_unknown_fields=True):
+    """A change as the file has it."""
+
+    kind: Literal["branches", "norm"]
+    path: str
+    into: str
+
+    def __post_init__(self) -> None:
+        if bool(self.into) != (self.kind == "norm"):
+            raise ValueError(f"a norm goes into a layer, and {self.path[:80]!r} is not told so")
+
+
+def _check(model: nn.Module, change: Change, folder: ModelFolder) -> None:
+    modules = dict(model.named_modules())
+    for path in (change.path, change.into):
+        if path not in modules:
+            name = type(model).__name__
+            raise _strange(folder, f"it changes {path[:80]!r}, which {name} does not have")
+    if change.kind == "branches" and change.path not in set(with_parallel_branches(model)):
+        raise _strange(folder, f"{change.path!r} has no branches to join")
+    if change.kind == "norm" and type(modules[change.path]) not in MERGEABLE:
+        raise _strange(folder, f"{change.path!r} is not a norm that could be merged")
+    if change.kind == "norm" and not _is_layer(modules[change.into]):
+        raise _strange(folder, f"{change.into!r} is not a layer that a norm could be merged into")
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """Whether it is a convolution or a linear layer, or a module that is built like one."""
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", module)
+    return isinstance(weight, nn.Parameter) and weight.ndim > 1 and bias is not module
+
+
+def _strange(folder: ModelFolder, why: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"{folder.path / STRUCTURE} is not what was written for a {folder.name}: {why}. Fold the "
+        "network again, or use the versions of stiffnet and timm that wrote it."
+    )

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped, tensors_in
-from stiffnet.network.addition_places import spot_of
 from stiffnet.network.attach_proof import Wish
 from stiffnet.network.channel_axis import LARGER, channel_axis, steady_axis
 from stiffnet.network.gated_block import gate_name, gates_of, original_class
-from stiffnet.network.method_source import Unreadable, owner_of
+from stiffnet.network.method_source import Method, Unreadable, method_of, owner_of
 from stiffnet.network.positions import Position
-from stiffnet.network.source_edits import EVERY, Gate, Spot
+from stiffnet.network.source_edits import EVERY, Gate, Spot, loops_around
 from stiffnet.network.where import Where, chosen
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.places import Line, Met, Places
@@ -138,11 +137,7 @@ def _socket(
         raise Unreadable("its first axis does not count the samples")
     block = model.get_submodule(step.module)
     at = (step.module, step.increment_at.number)
-    spot, loops = spot_of(block, step, met.get(at))
-    if group.repeated and not loops:
-        raise Unreadable("the expression in which it adds runs several times, in no loop around it")
-    if group.repeated:
-        spot = replace(spot, loop=EVERY)
+    spot = _spot(block, step, met.get(at), repeated=group.repeated)
     shape = met[at].shapes[spot.operand]
     larger = grown.get(at)
     if larger is not None and larger.lines != met[at].lines:  # the code went another way there
@@ -160,6 +155,58 @@ def _socket(
         step=step,
         dtype=met[at].dtypes[spot.operand],
     )
+
+
+def _spot(block: nn.Module, step: Step, met: Met | None, *, repeated: bool) -> Spot:
+    """Find the expression in which a step adds, which was `met` in the code of `block`.
+
+    Raises Unreadable if a gate cannot be called there, or not in each turn of what is `repeated`.
+    """
+    if isinstance(block, torch.jit.ScriptModule) or step.increment_at.kind != "add":
+        raise Unreadable("it is TorchScript, whose code cannot be changed")
+    if met is None:
+        raise Unreadable("it does not add in the same way in every pass")
+    method, line = _method(block, met)
+    if line.start is None or line.end is None:
+        raise Unreadable(
+            "Python keeps no columns of its code, which tell where it adds; run Python without "
+            "`-X no_debug_ranges`"
+        )
+    number = method.addition_at(line.start, line.end)
+    if repeated and not loops_around(method, method.additions[number]):
+        raise Unreadable("the expression in which it adds runs several times, in no loop around it")
+    return Spot(
+        depth=_depth(block, method),
+        method=method.name,
+        kind="addition",
+        number=number,
+        operand=step.increment_at.operand,
+        loop=EVERY if repeated else None,
+    )
+
+
+def _method(block: nn.Module, met: Met) -> tuple[Method, Line]:
+    """The innermost method of the block on the way to an addition, and where it went on there."""
+    innermost, *outer = met.lines
+    method = method_of(type(block), innermost.code)
+    if method is not None:
+        return method, innermost
+    for line in outer:
+        method = method_of(type(block), line.code) if line.own else None
+        if method is not None:
+            if line.start is not None and line.end is not None:
+                try:
+                    method.addition_at(line.start, line.end)
+                except Unreadable:
+                    break
+            return method, line
+    raise Unreadable(f"it adds in a function outside of its own code ({innermost})")
+
+
+def _depth(block: nn.Module, method: Method) -> int:
+    """Where the class of a method stands among the block's own; changed methods know that."""
+    depth = method.owner.__dict__.get("patched_depth")
+    return original_class(block).__mro__.index(method.owner) if depth is None else int(depth)
 
 
 def _axis(model: nn.Module, step: Step, shape: tuple[int, ...], grown: Met | None) -> int:

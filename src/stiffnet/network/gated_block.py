@@ -125,8 +125,32 @@ def keep_in_python(gate: nn.Module, block: nn.Module) -> nn.Module:
     return gate
 
 
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a module has forward hooks of somebody else's."""
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return any(hook is not _nothing for hook in hooks)
+
+
 def _nothing(module: nn.Module, args: Any, result: Any) -> None:
     """Do nothing: it is there."""
+
+
+_NESTED, _BEFORE = "use_nested_tensor", "_nested_before_gates"
+
+
+def keep_padded(model: nn.Module) -> None:
+    """Keep torch's own encoder from giving nested tensors to layers with gates.
+
+    Few modules take those. An encoder without gates does again what it did.
+    """
+    for module in model.modules():
+        if not isinstance(module, nn.TransformerEncoder):
+            continue
+        has_gates = any(gates_of(part) for part in module.modules())
+        if has_gates and getattr(module, _NESTED, False):
+            vars(module).update({_NESTED: False, _BEFORE: True})
+        elif not has_gates and _BEFORE in vars(module):
+            setattr(module, _NESTED, vars(module).pop(_BEFORE))
 
 
 _MADE: WeakValueDictionary[tuple[type, Plan], type] = WeakValueDictionary()

@@ -228,9 +228,7 @@ def _read(owner: type[nn.Module], name: str, function: FunctionType) -> Method:
     return Method(owner, name, function, text, shift)
 
 
-@functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> ast.Module:
-    return ast.parse(text)
+_parsed = functools.lru_cache(maxsize=64)(ast.parse)
 
 
 def _find(tree: ast.Module, code: CodeType) -> tuple[ast.FunctionDef | None, str | None]:

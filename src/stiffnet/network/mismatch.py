@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -39,47 +39,46 @@ def other_outputs(model: nn.Module, difference: Difference) -> int | None:
 
 def likely_cause(model: nn.Module, difference: Difference, *, folded: bool) -> str:
     """Say what a file is, and what to do, as a clause; where nothing tells, only the latter."""
-    lacks, adds = list(difference.missing), list(difference.unexpected)
-    if any(AUTHORS_GATE in f".{name}" for name in adds):
+    if any(AUTHORS_GATE in f".{name}" for name in difference.unexpected):
         return (
             "it looks like one of the ASR authors' networks with attention, whose modules are not "
             "read; of theirs, give the file of a network without attention"
         )
     causes = []
-    if any(GATE in f".{name}" for name in adds):
+    if any(_is_gates(name) for name in difference.unexpected):
         causes.append("it looks like a network with attention, so give its `attention` too")
-    elif any(GATE in f".{name}" for name in lacks):
+    elif any(_is_gates(name) for name in difference.missing):
         if folded:
             causes.append(
                 "it is a folded network, with its attention in it, so leave `attention` out"
             )
         else:
             causes.append("it looks like the network without attention, so leave `attention` out")
-    lacks, adds = ([n for n in names if GATE not in f".{n}"] for names in (lacks, adds))
-    outputs = _outputs(model, difference)
-    head = _head(model)
-    unfit = [n for n in difference.unfit if outputs is None or _module(n) not in head]
+    outputs, head = _outputs(model, difference), _head(model)
     if outputs is not None:
         causes.append(
             f"its classifier has {outputs:,} outputs, so give `--num-classes {outputs}`, in "
             f"Python `num_classes={outputs}`"
         )
-    if lacks or adds or unfit:
-        causes.append(_other_network(difference, lacks, adds, unfit, head, folded=folded))
+    rest = replace(
+        difference,
+        missing=tuple(n for n in difference.missing if not _is_gates(n)),
+        unexpected=tuple(n for n in difference.unexpected if not _is_gates(n)),
+        unfit=tuple(n for n in difference.unfit if outputs is None or _module(n) not in head),
+    )
+    if rest:
+        causes.append(_other_network(rest, head, folded=folded))
     return "; ".join(filter(None, causes)) or "give the file of this very network"
 
 
-def _other_network(
-    difference: Difference,
-    lacks: Sequence[str],
-    adds: Sequence[str],
-    unfit: Sequence[str],
-    head: Collection[str],
-    *,
-    folded: bool,
-) -> str:
+def _is_gates(name: str) -> bool:
+    return GATE in f".{name}"
+
+
+def _other_network(difference: Difference, head: Collection[str], *, folded: bool) -> str:
     """Say what is behind differences in more than attention and number of classes."""
     given, wanted = (_learnt(each) for each in (difference.given, difference.wanted))
+    lacks, adds, unfit = difference.missing, difference.unexpected, difference.unfit
     common = len(given.keys() & wanted.keys())
     if common <= FEW * min(len(given), len(wanted)):
         theirs, ours = next(iter(given), ""), next(iter(wanted), "")
@@ -93,38 +92,33 @@ def _other_network(
     if _merged(adds, lacks):
         return "it looks like a network that is not folded, so load it into a fresh one"
     if unfit:
-        return _other_shapes(difference, lacks, adds, unfit, common)
+        return _other_shapes(difference, len(wanted), common / min(len(given), len(wanted)))
     if lacks and not adds and {_module(name) for name in lacks} <= set(head):
         return (
             "it has no classifier, so it holds a backbone alone: start a fine-tuning from it, or "
             "build the network without a classifier in Python"
         )
-    whole = difference
-    if _pattern(adds) <= _pattern(whole.wanted) and _pattern(lacks) <= _pattern(whole.given):
+    alike = _pattern(lacks) <= _pattern(difference.given)
+    if alike and _pattern(adds) <= _pattern(difference.wanted):
         kind = "deeper" if not lacks else "shallower" if not adds else "differently deep"
         return f"it looks like a {kind} variant of this network{_blocks(given, wanted)}"
     return ""
 
 
-def _other_shapes(
-    difference: Difference,
-    lacks: Sequence[str],
-    adds: Sequence[str],
-    unfit: Sequence[str],
-    common: int,
-) -> str:
-    given, wanted = (_learnt(each) for each in (difference.given, difference.wanted))
+def _other_shapes(difference: Difference, tensors: int, common: float) -> str:
+    """Say what is behind other shapes, in a network of so many tensors with a share in common."""
+    unfit = difference.unfit
     shapes = [(_shape(difference.given[n]), tuple(difference.wanted[n].shape)) for n in unfit]
-    exact = not lacks and not adds
+    exact = not difference.missing and not difference.unexpected
     if exact and all(POSITIONS.search(name) for name in unfit):
         return "it looks like this network for images of another size"
     if exact and len(unfit) == 1 and len(shapes[0][1]) == 4:
         [(theirs, ours)] = shapes
         if theirs[:1] + theirs[2:] == ours[:1] + ours[2:] and ours[1] in (1, 3, 4):
             return f"its network takes images of {theirs[1]} channels, and this one of {ours[1]}"
-    if exact and len(unfit) > len(wanted) / 2 and all(a[2:] == b[2:] for a, b in shapes):
+    if exact and len(unfit) > tensors / 2 and all(a[2:] == b[2:] for a, b in shapes):
         return "all its names fit, so it looks like a variant of another width"
-    if not exact and common >= SAME * min(len(given), len(wanted)):
+    if not exact and common >= SAME:
         return (
             "most of its names are this network's, so it looks like another variant of it, of "
             "another depth or width or with other parts"

@@ -170,15 +170,14 @@ def read_folder(path: str | os.PathLike[str]) -> ModelFolder:
         CorruptFileError: If a part is missing, or differs from what was written in a single bit.
         StorageError: If the folder or a file in it cannot be read.
     """
-    return _read(Path(path), keep=False)[0]
+    return read_parts(path, keep=False)[0]
 
 
-def read_parts(path: str | os.PathLike[str]) -> tuple[ModelFolder, dict[str, bytes]]:
+def read_parts(
+    path: str | os.PathLike[str], *, keep: bool = True
+) -> tuple[ModelFolder, dict[str, bytes]]:
     """Do as `read_folder` does, and return the parts too: the very bytes that were verified."""
-    return _read(Path(path), keep=True)
-
-
-def _read(folder: Path, *, keep: bool) -> tuple[ModelFolder, dict[str, bytes]]:
+    folder = Path(path)
     said = _read_manifest(folder)
     parts = {name: _verified(folder / name, part, keep) for name, part in said.parts.items()}
     fields = msgspec.structs.asdict(said)

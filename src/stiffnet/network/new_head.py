@@ -75,12 +75,8 @@ def with_new_head(source: LoadedModel, num_classes: int, *, seed: int) -> Loaded
 
     Its weights are small, so that at first all classes are about equally likely: the heads that
     networks are built with may begin with a loss far above that, which would disturb what the
-    others have learnt.
-
-    Args:
-        source: A network that `create_model` can build, attached modules among its options.
-        num_classes: Of the new head.
-        seed: Of its weights.
+    others have learnt. The network is one that `create_model` can build, attached modules among
+    its options.
     """
     head = head_shapes(source.name, source.options)
     options = {**source.options, "num_classes": num_classes}

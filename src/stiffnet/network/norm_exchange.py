@@ -1,7 +1,6 @@
 """Norms exchanged for modules that are norms themselves (IEBN): all but those of shortcuts."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -10,6 +9,7 @@ from stiffnet.attention import Attention
 from stiffnet.batch_norms import REPLACEABLE
 from stiffnet.errors import StepError
 from stiffnet.network.gate_places import refusal
+from stiffnet.network.positions import Position
 from stiffnet.network.where import Where, chosen, matches
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.functions import ADDITIONS
@@ -24,11 +24,6 @@ _HOOKS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Norm:
-    name: str
-
-
 def replace_norms(
     model: nn.Module,
     found: Sequence[Step],
@@ -39,7 +34,7 @@ def replace_norms(
     """Exchange the norms that `where` chooses, by their names or by those of their steps."""
     with plain_run(model), Watch(model, call) as watch:
         call.on(model)
-    norms = [_Norm(name) for name in replaceable_norms(model, watch.frames, found)]
+    norms = replaceable_norms(model, watch.frames, found)
     network = type(model).__name__
     if not norms and replaced_norms(model):
         raise StepError(f"Every batch norm of {network} is replaced already. Detach first.")
@@ -53,12 +48,12 @@ def replace_norms(
         picked = _named(norms, found, where, network)
     made: dict[nn.Module, nn.Module] = {}
     refused: dict[str, str] = {}
-    for norm in picked:
-        old = model.get_submodule(norm.name)
+    for name in picked:
+        old = model.get_submodule(name)
         try:
             made[old] = make(old)
         except StepError as error:
-            refused[norm.name] = str(error)
+            refused[name] = str(error)
     if refused:
         raise StepError(refusal("A module", "norm", refused, len(picked)))
     for old, new in made.items():
@@ -67,21 +62,21 @@ def replace_norms(
     _exchange(model, made)
 
 
-def _in_branches(norms: Sequence[_Norm], steps: Sequence[Step]) -> list[_Norm]:
+def _in_branches(norms: Sequence[str], steps: Sequence[Step]) -> list[str]:
     roots = [path for step in steps for path in step.branch]
-    return [n for n in norms if any(n.name == r or n.name.startswith(r + ".") for r in roots)]
+    return [name for name in norms if any(f"{name}.".startswith(f"{root}.") for root in roots)]
 
 
-def _named(
-    norms: Sequence[_Norm], found: Sequence[Step], where: Where, network: str
-) -> list[_Norm]:
+def _named(norms: Sequence[str], found: Sequence[Step], where: Where, network: str) -> list[str]:
     """Norms whose own names match, and those in the branches of steps whose names match."""
     picked: set[str] = set()
     for pattern in [where] if isinstance(where, str) else list(where):  # type: ignore[arg-type]
         steps = [step for step in found if matches(step.name, pattern)]
-        inside = _in_branches(norms, steps) if steps else []
-        picked |= {n.name for n in inside or chosen(norms, pattern, kind="norm", network=network)}
-    return [norm for norm in norms if norm.name in picked]
+        inside, own = _in_branches(norms, steps), [Position(name) for name in norms]
+        picked.update(inside)
+        if not inside:
+            picked |= {p.name for p in chosen(own, pattern, kind="norm", network=network)}
+    return [name for name in norms if name in picked]
 
 
 def replaced_norms(model: nn.Module) -> list[str]:
@@ -118,7 +113,7 @@ def replaceable_norms(
         for path, module in model.named_modules()
         if type(module) in REPLACEABLE
         and len(ran.get(path, ())) >= 3
-        and not any(path == out or path.startswith(out + ".") for out in left_out)
+        and not any(f"{path}.".startswith(f"{out}.") for out in left_out)
     ]
 
 

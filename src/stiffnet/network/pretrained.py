@@ -40,7 +40,13 @@ def fetching(name: str) -> Iterator[None]:
     except CheckpointError:
         raise
     except Exception as error:  # urllib's, httpx's, Hugging Face's, timm's RuntimeError, ...
-        raise CheckpointError(_not_fetched(name, error)) from error
+        reason = first_line(error)
+        if isinstance(error, OSError):  # no network; Hugging Face and urllib say so at length
+            reason = error.strerror or "there is no copy on this machine, and it is offline"
+        raise CheckpointError(
+            f"The pretrained weights of {name} could not be fetched: {reason}. Connect this "
+            "machine to the network, or give a weights file instead."
+        ) from error
 
 
 def torchvision_weights(name: str) -> Any:
@@ -59,16 +65,6 @@ def _is_published(name: str) -> bool:
     if not name.startswith(TORCHVISION):
         return bool(timm.models.is_model_pretrained(name))
     return len(torchvision.models.get_model_weights(name.removeprefix(TORCHVISION))) > 0
-
-
-def _not_fetched(name: str, error: Exception) -> str:
-    reason = first_line(error)
-    if isinstance(error, OSError):  # no network; Hugging Face and urllib say so at length
-        reason = error.strerror or "there is no copy on this machine, and it is offline"
-    return (
-        f"The pretrained weights of {name} could not be fetched: {reason}. Connect this machine "
-        "to the network, or give a weights file instead."
-    )
 
 
 @contextlib.contextmanager

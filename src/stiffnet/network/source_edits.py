@@ -100,22 +100,21 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
     loops: dict[ast.AST, str] = {}
     gated = [method.additions[number] for kind, number, _ in by_spot if kind == "addition"]
     for number, ((kind, addition, operand), group) in enumerate(by_spot.items()):
+        node = method.additions[addition] if kind == "addition" else method.tree
+        looped = any(gate.spot.loop is not None for gate in group)
+        around = loops_around(method, node) if looped else []  # outermost first
+        indices = [loops.setdefault(loop, f"_turn_{len(loops)}") for loop in around]
+        call = _Call(method.self_name, group, f"_state_{number}", indices)
         if kind == "result":
-            _gate_results(text, method, group)
+            _gate_results(text, method, call)
         elif kind == "argument":
-            _gate_argument(text, method, group)
-        else:
-            node = method.additions[addition]
-            looped = any(gate.spot.loop is not None for gate in group)
-            around = loops_around(method, node) if looped else []  # outermost first
-            indices = [loops.setdefault(loop, f"_turn_{len(loops)}") for loop in around]
-            call = _Call(method.self_name, group, f"_state_{number}", indices)
-            if isinstance(node, ast.BinOp):
-                _gate_sum(text, method, node, operand, call)
-            elif isinstance(node, ast.AugAssign):
-                _gate_augmented(text, node, operand, call)
-            elif isinstance(node, ast.Call):
-                _gate_call(text, method, node, operand, call)
+            _gate_argument(text, method, call)
+        elif isinstance(node, ast.BinOp):
+            _gate_sum(text, method, node, operand, call)
+        elif isinstance(node, ast.AugAssign):
+            _gate_augmented(text, node, operand, call)
+        elif isinstance(node, ast.Call):
+            _gate_call(text, method, node, operand, call)
     for loop, name in loops.items():
         _count(text, loop, name, method.self_name)
     for other in other_ways(method, gated):
@@ -130,25 +129,21 @@ class _Call:
     owner: str
     gates: Sequence[Gate]
     temporary: str  # a name for the state, where the code has none
-    indices: Sequence[str]
-
-    @property
-    def in_loop(self) -> bool:
-        return any(gate.spot.loop is not None for gate in self.gates)
+    indices: Sequence[str]  # of the turns of the loops around, where each turn has its own gates
 
     @property
     def with_state(self) -> bool:
         return any(gate.with_state for gate in self.gates)
 
     def before(self) -> str:
-        if self.in_loop:
+        if self.indices:
             spot = self.gates[0].spot
             key = f"{spot.depth}, {spot.method!r}, {spot.number}, {spot.operand}"
             return f"{self.owner}.gate_in_loop(({key}), ({', '.join(self.indices)},), "
         return "".join(f"{self.owner}.{gate.child}(" for gate in reversed(self.gates))
 
     def behind(self, state: str) -> str:
-        if self.in_loop:
+        if self.indices:
             return f", {state})" if self.with_state else ")"
         return "".join(f", {state})" if gate.with_state else ")" for gate in self.gates)
 
@@ -320,9 +315,8 @@ def _count(text: _Text, loop: ast.AST, name: str, owner: str) -> None:
     text.wrap(text.at(begin(over)), text.at(stop(over)), f"{owner}.in_turns(", ")")
 
 
-def _gate_results(text: _Text, method: Method, gates: Sequence[Gate]) -> None:
+def _gate_results(text: _Text, method: Method, call: _Call) -> None:
     """Gate whatever the method returns."""
-    call = _Call(method.self_name, gates, "", ())
     returns = [n for n in ast.walk(method.tree) if isinstance(n, ast.Return)]
     own = [node for node in returns if enclosing(method, node)[-1] is method.tree]
     if not own or any(n.value is None or isinstance(n.value, ast.Tuple) for n in own):
@@ -333,9 +327,8 @@ def _gate_results(text: _Text, method: Method, gates: Sequence[Gate]) -> None:
         text.wrap(start, text.at(stop(node)), call.before(), call.behind(""))
 
 
-def _gate_argument(text: _Text, method: Method, gates: Sequence[Gate]) -> None:
+def _gate_argument(text: _Text, method: Method, call: _Call) -> None:
     """Gate the first argument, before anything else happens."""
-    call = _Call(method.self_name, gates, "", ())
     named = [*method.tree.args.posonlyargs, *method.tree.args.args]
     if len(named) < 2:
         raise Unreadable("it has no argument of its own")

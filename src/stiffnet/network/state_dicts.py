@@ -1,7 +1,7 @@
 """Which state dicts a checkpoint holds, and which of them is meant."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -34,11 +34,8 @@ class StateDict:
 def chosen_state_dict(content: Mapping[str, object], path: Path, key: str = "") -> StateDict:
     """Return the state dict of a checkpoint that a key names, or that is usually meant.
 
-    Args:
-        content: The checkpoint.
-        path: Its file or folder.
-        key: Keys on the way to the state dict, joined by dots; at the end may stand what the names
-            of the wanted tensors begin with, as in ``state_dict.teacher``, or this alone.
+    The key is that of the keys on the way to the state dict, joined by dots; at the end may stand
+    what the names of the wanted tensors begin with, as in ``state_dict.teacher``, or this alone.
 
     Raises:
         CheckpointError: If there is none, or none of that name.
@@ -53,7 +50,7 @@ def chosen_state_dict(content: Mapping[str, object], path: Path, key: str = "") 
         return _named(found, key)
     first, *others = found
     certain = not others or _rank(first) < _rank(others[0])
-    return StateDict(path, first.key, first.values, tuple(others), certain)
+    return replace(first, others=tuple(others), certain=certain)
 
 
 def _named(found: list[StateDict], key: str) -> StateDict:

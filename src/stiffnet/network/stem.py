@@ -6,8 +6,7 @@ the outer weights of a 3×3 kernel see padding alone, and accuracy suffers witho
 
 import copy
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,23 +31,12 @@ OURS = {  # by what the name of an architecture, or of its class, contains
 ANY_KIND = ("resnet56_cifar",)
 
 
-@dataclass(frozen=True)
-class _Convolution:
+class _Convolution(NamedTuple):
     """What one convolution did: the side of its kernel, and of the maps before and after it."""
 
     kernel: int
     before: int
     after: int
-
-    @property
-    def starves(self) -> bool:
-        """It gives one pixel, and its kernel reaches beyond all that it is given."""
-        return self.after == 1 and self.kernel > self.before
-
-    @property
-    def cuts_too_coarsely(self) -> bool:
-        """It cuts an image into a handful of patches."""
-        return self.after < PATCHES and self.before >= PATCH * self.after
 
 
 def stem_warning(model: nn.Module | str, image_size: int) -> str | None:
@@ -82,10 +70,10 @@ def _trouble(network: nn.Module, size: int) -> str | None:
         convolutions = _convolutions(network, size)
     except Exception as error:  # whatever a network's own code raises
         return _refusal(network, size, error)
-    if convolutions and convolutions[0].cuts_too_coarsely:
-        left = convolutions[0].after
-        return f"of {size} pixels it makes no more than {left} × {left} patches"
-    if any(convolution.starves for convolution in convolutions):
+    for _, before, left in convolutions[:1]:
+        if left < PATCHES and before >= PATCH * left:
+            return f"of {size} pixels it makes no more than {left} × {left} patches"
+    if any(left == 1 and kernel > before for kernel, before, left in convolutions):
         return (
             f"of {size} pixels it leaves one, where the outer weights of its last kernels see "
             "only padding"
@@ -99,8 +87,7 @@ def _refusal(network: nn.Module, size: int, error: Exception) -> str | None:
         _convolutions(network, _published_size(network) or LARGE)
     except Exception:
         return None
-    said = first_line(error)
-    return f"it cannot be run on {size} pixels ({said})"
+    return f"it cannot be run on {size} pixels ({first_line(error)})"
 
 
 def _convolutions(network: nn.Module, size: int) -> list[_Convolution]:

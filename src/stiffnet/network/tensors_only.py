@@ -6,7 +6,6 @@ nothing of ours, so that it starts fast. ``python tensors_only.py FILE FOLDER`` 
 holds to FOLDER: the tensors as safetensors, and the rest, or what is wrong, as JSON.
 """
 
-import contextlib
 import json
 import pickle
 import re
@@ -46,9 +45,6 @@ class Passed:
         """Take whatever the file says."""
         return super().__new__(cls)
 
-    def __init__(self, *_: object) -> None:
-        pass
-
     def __setstate__(self, _: object) -> None:
         pass
 
@@ -64,19 +60,14 @@ def load_tensors(file: str | Path | IO[bytes], *, mmap: bool = False) -> object:
         NotPlain: If the file names anything that could run code; it says what.
         Exception: Of any kind, if the file is damaged.
     """
-    with warnings.catch_warnings(), _known(PLAIN):
+    known = torch.serialization.safe_globals([(Passed, name) for name in PLAIN])
+    with warnings.catch_warnings(), known:
         warnings.simplefilter("ignore")  # on the writer's choice of protocol, for one
         try:
             return torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
         except pickle.UnpicklingError as error:
             found = re.search(r"GLOBAL ([\w.]+)", str(error))
             raise NotPlain(found[1] if found else "") from error
-
-
-@contextlib.contextmanager
-def _known(names: tuple[str, ...]) -> Any:
-    with torch.serialization.safe_globals([(Passed, name) for name in names]):
-        yield
 
 
 def largest_memory(size: int) -> int:

@@ -2,11 +2,13 @@
 
 Whether a step is causal is seen on the network as it is: the later half of its own sequence is
 exchanged, and what it adds to the earlier half must stay what it was. Hooks on the modules that
-are given tokens and masks tell the gates which tokens are padding in the call that runs.
+are given tokens and masks, and on the attention layers of torch, tell the gates which tokens are
+padding in the call that runs.
 """
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,11 +17,22 @@ from torch import Tensor, nn
 from stiffnet.attention import Attention
 from stiffnet.attention.constant import ConstantGate
 from stiffnet.attention.tokens import RunningCalls, TokenMeans
+from stiffnet.attention_layers import Heard, holds_layers, told
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped
 from stiffnet.network.gate_places import Socket
-from stiffnet.sequences import MASK, given_to, hides_padding, named, parameters_of, takes_tokens
-from stiffnet.trajectory.batch import Example, resized
+from stiffnet.network.gated_block import gates_of
+from stiffnet.sequences import (
+    MASK,
+    TOKENS,
+    given_to,
+    hides_padding,
+    keeps_apart,
+    named,
+    parameters_of,
+    takes_tokens,
+)
+from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.recorder import Kept
 from stiffnet.trajectory.step import Site, Step
 from stiffnet.trajectory.tokens import (
@@ -28,66 +41,163 @@ from stiffnet.trajectory.tokens import (
     axes_by_sequence,
     reads_tokens,
     sequences_of_call,
+    tells_padding,
 )
 from stiffnet.trajectory.wrappers import plain_run
 
 _ROUNDINGS = 100  # of the largest value: what two equal computations may differ by
+_ROUNDINGS_OF_HALVES = 2  # a hundred would be most of what bfloat16 can tell apart
 
 
 def is_given_tokens(model: nn.Module, call: Example) -> bool:
-    """Whether a call gives a network token sequences, which may be padded."""
+    """Whether a call gives a network sequences of tokens, which may be padded."""
     return reads_tokens(model) and bool(sequences_of_call(model, call))
 
 
 def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[str]:
-    """Name the steps that see nothing of later tokens; a StepError if sequences are too short."""
+    """Name the steps that see nothing of later tokens; a StepError if sequences are too short.
+
+    A step that sees no other token at all is as causal as those that see earlier ones, if there are
+    any. Where no step sees another token, it is causal in a text, and not in other sequences.
+    """
     causal: set[str] = set()
-    for sequence, axes in axes_by_sequence(model, steps, call):
-        if axes is None:
-            continue
-        own = [step for step in steps if axes.get(step.increment_at)]
+    for sequence, axes, few in axes_by_sequence(model, steps, call):
+        known = {step: _token_axes(step, sequence, axes) for step in steps}
+        own = {step: found for step, found in known.items() if found}
         if not own:
             continue
-        half = sequence.length // 2
         if sequence.length < 3:
+            if not sequence.words:
+                continue
             raise StepError(
                 f"The example has sequences of {sequence.length} tokens, too few to see whether "
                 f"{type(model).__name__} is causal. Give an `example` of at least three."
             )
-        usual, other = (_operands(model, own, each) for each in _exchanged(model, sequence, call))
-        for step in own:
-            (axis,) = axes[step.increment_at][:1]
-            one, two = (v[step.increment_at].narrow(axis, 0, half) for v in (usual, other))
-            rounding = _ROUNDINGS * torch.finfo(one.dtype).eps * float(one.abs().max())
-            if float((one - two).abs().max()) <= rounding:
-                causal.add(step.name)
+        passes = _exchanged(model, sequence, few)
+        with _without_zeros(model):
+            usual, later, earlier = (_operands(model, list(own), each) for each in passes)
+        back, forth, alone = set(), set(), set()
+        for step, axes_of_step in own.items():
+            values = [seen[step.increment_at] for seen in (usual, later, earlier)]
+            before = [_parts(values, axis, sequence.length) for axis in axes_of_step]
+            blind = [(first, second) for first, second in before if not _differ(*first)]
+            if not blind:
+                back.add(step.name)
+            elif any(_differ(*second) for _, second in blind):
+                forth.add(step.name)
+            else:
+                alone.add(step.name)
+        causal |= forth
+        if forth or (sequence.words and not back):
+            causal |= alone
     return causal
 
 
-def _exchanged(model: nn.Module, sequence: SequenceArguments, call: Example) -> Iterator[Example]:
-    """The call on a few samples without padding, then with other tokens in its later half.
+def _parts(values: Sequence[Tensor], axis: int, length: int) -> tuple[list[Tensor], list[Tensor]]:
+    """The earlier half as it is and with other later tokens, the later half with other earlier."""
+    usual, later, earlier = values
+    end = usual.shape[axis]
+    half = end * (length // 2) // length
+    return (
+        [value.narrow(axis, 0, half) for value in (usual, later)],
+        [value.narrow(axis, half, end - half) for value in (usual, earlier)],
+    )
 
-    The last token stays: some networks look for a mark there.
+
+def _token_axes(
+    step: Step, sequence: SequenceArguments, axes: dict[Site, tuple[int, ...]] | None
+) -> tuple[int, ...]:
+    """Along which axis the tokens of a step's increment lie; none if they are not of this sequence.
+
+    In a network that runs on one length only, all axes of that length are.
     """
-    call = resized(call, SAMPLES)
+    at = step.increment_at
+    if at.entries > 1:
+        return ()
+    if axes is not None:
+        return axes.get(at, ())[:1]
+    others = [axis for axis in range(at.dims) if axis != at.axis]
+    return tuple(axis for axis, n in zip(others, step.shape, strict=True) if n == sequence.length)
+
+
+def _differ(one: Tensor, two: Tensor) -> bool:
+    """Whether two values differ by more than what two equal computations may."""
+    if not one.numel():
+        return False
+    info = torch.finfo(one.dtype)
+    roundings = _ROUNDINGS if info.bits > 16 else _ROUNDINGS_OF_HALVES
+    scale = max(float(one.abs().max()), float(two.abs().max()))
+    return not float((one - two).abs().max()) <= roundings * info.eps * scale
+
+
+@contextmanager
+def _without_zeros(model: nn.Module) -> Iterator[None]:
+    """Give parameters that are all zero some noise meanwhile: they hide what the code reads."""
+    generator = torch.Generator().manual_seed(0)
+    zeros = [p for p in model.parameters() if p.is_floating_point() and not bool(p.any())]
+    with torch.no_grad():
+        try:
+            for parameter in zeros:
+                noise = torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(0.1 * noise)
+            yield
+        finally:
+            for parameter in zeros:
+                parameter.zero_()
+
+
+def _exchanged(model: nn.Module, sequence: SequenceArguments, call: Example) -> Iterator[Example]:
+    """The call on a few samples without padding, with other tokens later, with others earlier.
+
+    The first and the last token stay: some networks look for a mark there.
+    """
+    call = _without_padding(model, call)
+    yield call
+    masks = [value for name, value in named(parameters_of(model), *call) if name.endswith(MASK)]
+    half, last = sequence.length // 2, sequence.length - 1
+    for start, end in ((half, last), (1, half)):
+
+        def changed(value: Any, start: int = start, end: int = end) -> Any:
+            if not sequence.holds(value) or any(value is mask for mask in masks):
+                return value
+            if value.dtype == torch.bool or (value.is_floating_point() and value.ndim < 3):
+                return value  # a mask of another name
+            axis, other = (sequence.axis if value.ndim > 2 else 1), value.clone()
+            part = other.narrow(axis, start, end - start)
+            part.copy_(_others(value).narrow(axis, start, end - start))
+            return other
+
+        yield mapped(call, changed)
+
+
+def _without_padding(model: nn.Module, call: Example) -> Example:
+    """Return the call with masks that say that nothing is padding."""
     whole = [
         value
         for name, value in named(parameters_of(model), *call)
         if name.endswith(MASK) and isinstance(value, Tensor)
     ]
-    call = mapped(call, lambda v: torch.ones_like(v) if any(v is m for m in whole) else v)
-    yield call
-    again = {each.prefix: each for each in sequences_of_call(model, call)}[sequence.prefix]
-    masks = [value for name, value in named(parameters_of(model), *call) if name.endswith(MASK)]
+    full: Example = mapped(call, lambda v: torch.ones_like(v) if any(v is m for m in whole) else v)
+    if not tells_padding(model, full):
+        return full
+    boolean: Example = mapped(
+        full,
+        lambda v: (
+            torch.zeros_like(v)
+            if isinstance(v, Tensor) and v.ndim == 2 and (v.dtype == torch.bool or _is_scores(v))
+            else v
+        ),
+    )
+    if tells_padding(model, boolean):
+        raise StepError(
+            f"There is padding in the example, which hides whether {type(model).__name__} is "
+            "causal. Give an `example` without padding."
+        )
+    return boolean
 
-    def changed(value: Any) -> Any:
-        if not again.holds(value) or any(value is mask for mask in masks):
-            return value
-        half, other = sequence.length // 2, value.clone()
-        other[:, half:-1] = _others(value)[:, half:-1]
-        return other
 
-    yield mapped(call, changed)
+def _is_scores(value: Tensor) -> bool:
+    return value.is_floating_point() and bool(torch.isneginf(value).any())
 
 
 def _others(value: Tensor) -> Tensor:
@@ -109,43 +219,72 @@ def _operands(model: nn.Module, steps: Sequence[Step], call: Example) -> dict[Si
 
 def read_tokens(
     model: nn.Module, sockets: Sequence[Socket], gates: Sequence[nn.Module], call: Example
-) -> None:
+) -> RunningCalls | None:
     """Make new gates on tokens read no padding, and where a step is causal no later tokens.
 
-    Networks that are given no tokens are left as they are, and so are gates that read no rate. A
-    gate that cannot do that is refused by a StepError.
+    Networks that are given no sequence are left as they are, and so are gates that read no rate. A
+    gate that cannot do that is refused by a StepError; but where the sequences are no words, and
+    the step is not causal, it reads all positions, and padding is refused when it is met. Returns
+    what the gates are to be told of calls; see `follow_calls`.
     """
-    if not is_given_tokens(model, call):
-        return
+    found = sequences_of_call(model, call)
+    if not found:
+        return None
+    masked, words = reads_tokens(model), found[0].words
+    by_name = any(takes_tokens(module) for module in model.modules())
     steps = [socket.step for socket in sockets if socket.step is not None]
     causal = causal_steps(model, steps, call)
     calls = running_calls(model) or RunningCalls()
     for socket, gate in zip(sockets, gates, strict=True):
-        if isinstance(gate, ConstantGate):
-            continue
+        sees = socket.name in causal
         axes = None if socket.step is None else socket.step.increment_at.tokens
-        if axes == ():
-            continue  # an image beside the text
+        if isinstance(gate, ConstantGate) or not (masked or sees):
+            continue
+        beside = axes == () and not sees  # an image, or what else there is beside the tokens
+        if beside and (by_name or not isinstance(gate, Attention) or not gate.pools_tokens):
+            continue
+        strict = not beside and (sees or (words and masked))
         if isinstance(gate, Attention) and gate.pools_tokens:
-            _refuse(socket, gate, axes, causal=socket.name in causal)
-            gate.tokens = TokenMeans(calls, socket.name in causal)
-        elif _mixes_positions(socket, gate):
+            if strict or _reads_one_axis(socket, gate, axes or None):
+                _refuse(socket, gate, axes or None, causal=sees, by_name=by_name)
+                gate.tokens = TokenMeans(calls, sees)
+                calls.causal &= sees
+            elif not beside:
+                calls.unread += (socket.name,)
+        elif not _mixes_positions(socket, gate):
+            continue
+        elif not strict:
+            calls.unread += (socket.name,)
+        else:
             raise StepError(
                 f"{type(gate).__name__} reads the positions of step {socket.name!r} together, "
                 "padding and later tokens among them. Choose a module that reads means and leaves "
                 "those out ('se', 'eca', 'ie', 'sem', 'dia', 'stepnet'), or a constant ('asr:se')."
             )
+    return calls
 
 
-def _refuse(socket: Socket, gate: Attention, axes: Any, *, causal: bool) -> None:
+def _reads_one_axis(socket: Socket, gate: Attention, axes: tuple[int, ...] | None) -> bool:
+    positions = tuple(gate.positions(torch.empty(socket.shape, device="meta")))
+    return len(positions) == 1 if axes is None else positions == tuple(axes)
+
+
+def _refuse(socket: Socket, gate: Attention, axes: Any, *, causal: bool, by_name: bool) -> None:
+    """Refuse a gate that would read padding, or in a causal step later tokens.
+
+    A mask that a network takes `by_name` may be about any axis of its length, so that the one that
+    counts tokens must be known. What an attention layer is told is about the positions.
+    """
     name = type(gate).__name__
+    positions = tuple(gate.positions(torch.empty(socket.shape, device="meta")))
+    if axes is None and not by_name and len(positions) == 1:
+        axes = positions
     if axes is None:
         raise StepError(
             f"{name} would read padding at {socket.name!r}, as it is not proved which axis counts "
             "the tokens: the network runs on no other length. Give another `example`."
         )
-    positions = gate.positions(torch.empty(socket.shape, device="meta"))
-    if tuple(positions) != tuple(axes):
+    if positions != tuple(axes):
         raise StepError(
             f"{name} would read padding at step {socket.name!r}, whose rate of shape "
             f"{socket.shape} has its tokens along axes {tuple(axes)} and other positions beside "
@@ -208,13 +347,26 @@ class _Enter:
                     f"The `{name}` has padding and does not say which tokens it is, so that an "
                     "attached module would read it. Give a mask of two axes, one number a token."
                 )
+            self._refuse_apart(args, kwargs)
             opened.append(opened[-1] if opened else None)
             return
+        self._refuse_apart(args, kwargs)
         if not torch.compiler.is_compiling():
             given = given.without_full_masks()
         opened.append(given)
         masked = any(tokens.mask is not None for tokens in given.sequences)
         self.calls.padded |= masked and module.training
+
+    def _refuse_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        inner = bool(self.calls.opened) or not any(n.endswith(TOKENS) for n in self.names)
+        if inner or torch.compiler.is_compiling():
+            return
+        if name := keeps_apart(self.names, args, kwargs, causal=self.calls.causal):
+            raise StepError(
+                f"The `{name}` hides tokens of a sequence from each other, as in packed sequences, "
+                "and an attached module would read their mean. Give each sequence as a sample of "
+                "its own, and a mask of two axes, one number a token."
+            )
 
 
 class _Leave:
@@ -228,31 +380,89 @@ class _Leave:
             self.calls.opened.pop()
 
 
-def follow_calls(model: nn.Module) -> None:
-    """Tell the gates on tokens of a network what each call is given; once is enough."""
-    calls = next((c.calls for c in _token_means(model)), None)
-    if calls is None or running_calls(model) is calls:
+class _Listen:
+    """A hook that opens a call of a part with attention layers of torch in it."""
+
+    def __init__(self, calls: RunningCalls) -> None:
+        self.calls = calls
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.calls.heard.append(Heard(id(module)))
+
+
+class _Hear:
+    """A hook that notes what such a layer is told."""
+
+    def __init__(self, calls: RunningCalls) -> None:
+        self.calls = calls
+
+    def __call__(
+        self, module: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        call = told(module, args, kwargs)
+        if call is not None:
+            self.calls.hear(call, training=module.training)
+
+
+class _Hush:
+    """A hook that closes the call of the part again."""
+
+    def __init__(self, calls: RunningCalls) -> None:
+        self.calls = calls
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.calls.heard:
+            self.calls.heard.pop()
+
+
+def follow_calls(model: nn.Module, calls: RunningCalls | None) -> None:
+    """Tell the gates on tokens of a network what each call is given; again for new gates."""
+    blocks = _blocks(model)
+    if calls is None or not (calls.unread or any(True for _ in _token_means(model))):
         return
-    blocks = [
-        path
-        for path, module in model.named_modules()
-        if any(isinstance(c, Attention) and c.tokens is not None for c in module.children())
-    ]
+    scopes: set[str] = set()
     for path, module in model.named_modules():
         around = path == "" or any(f"{block}.".startswith(f"{path}.") for block in blocks)
-        if around and takes_tokens(module):
+        if around and takes_tokens(module) and not _has(module, _Enter):
             module.register_forward_pre_hook(_Enter(calls, parameters_of(module)), with_kwargs=True)
             module.register_forward_hook(_Leave(calls), always_call=True)
+    for block in blocks:  # whose layers tell it, or else those of the part around it
+        parts = block.split(".")
+        above = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+        scopes |= {next((p for p in above if holds_layers(model.get_submodule(p))), "")}
+    for path in scopes:
+        scope = model.get_submodule(path)
+        if holds_layers(scope) and not _has(scope, _Listen):
+            scope.register_forward_pre_hook(_Listen(calls))
+            scope.register_forward_hook(_Hush(calls), always_call=True)
+        for layer in scope.modules():
+            if isinstance(layer, nn.MultiheadAttention) and not _has(layer, _Hear):
+                layer.register_forward_pre_hook(_Hear(calls), with_kwargs=True)
+
+
+def _blocks(model: nn.Module) -> list[str]:
+    """Paths of the blocks with gates that read their rate."""
+    return [
+        path
+        for path, module in model.named_modules()
+        for gate in gates_of(module)
+        if not isinstance(getattr(module, gate.child), ConstantGate)
+    ]
+
+
+def _has(module: nn.Module, kind: type) -> bool:
+    return any(isinstance(hook, kind) for hook in module._forward_pre_hooks.values())
 
 
 def forget_calls(model: nn.Module) -> None:
     """Take those hooks out of a network on whose tokens no gate is left."""
-    if any(True for _ in _token_means(model)):
+    if _blocks(model):
         return
+    before, after = (_Enter, _Listen, _Hear), (_Leave, _Hush)
     for module in model.modules():
         for hooks, kinds, flags in (
-            (module._forward_pre_hooks, _Enter, module._forward_pre_hooks_with_kwargs),
-            (module._forward_hooks, _Leave, module._forward_hooks_always_called),
+            (module._forward_pre_hooks, before, module._forward_pre_hooks_with_kwargs),
+            (module._forward_hooks, after, module._forward_hooks_always_called),
         ):
             for key in [key for key, hook in hooks.items() if isinstance(hook, kinds)]:
                 del hooks[key]
@@ -262,7 +472,7 @@ def forget_calls(model: nn.Module) -> None:
 def running_calls(model: nn.Module) -> RunningCalls | None:
     """Return what the hooks of a network tell of its calls, if it has any."""
     hooks = (hook for module in model.modules() for hook in module._forward_pre_hooks.values())
-    return next((hook.calls for hook in hooks if isinstance(hook, _Enter)), None)
+    return next((hook.calls for hook in hooks if isinstance(hook, _Enter | _Hear)), None)
 
 
 def _token_means(model: nn.Module) -> Iterator[TokenMeans]:

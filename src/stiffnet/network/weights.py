@@ -9,7 +9,7 @@ import json
 import os
 import pickletools
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import safetensors
@@ -19,16 +19,15 @@ from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, UnsafeFileError
 from stiffnet.files import read_file
-from stiffnet.network.legacy import is_legacy, read_legacy
 from stiffnet.network.mismatch import Difference, likely_cause, other_outputs
 from stiffnet.network.model_folder import FOLDED, ORIGIN, same_tensors
 from stiffnet.network.shards import read_shards, weights_in_folder
 from stiffnet.network.state_dicts import StateDict, chosen_state_dict
 from stiffnet.network.tensors_only import Passed
-from stiffnet.network.zip_weights import MARK, read_zip
+from stiffnet.network.torch_files import ZIP, is_legacy, read_legacy, read_zip
 from stiffnet.words import few, first_line, listed
 
-OTHER_NAMES = (("downsample", "shortcut"),)  # what the ASR authors' networks call it, and ours
+THEIRS, OURS = "downsample", "shortcut"  # what the ASR authors' networks call it, and ours
 PREFIXES = ("module", "_orig_mod")  # what DDP and torch.compile put before every name
 DEEPEST_PREFIX = 3  # parts of a name that a checkpoint puts before those of its network
 SHOWN = 4  # keys of one kind in an error message
@@ -90,10 +89,7 @@ def _said_network(content: Mapping[str, object], path: Path) -> str:
 def fill(model: nn.Module, state: StateDict, *, optional: Collection[str] = ()) -> Facts:
     """Do what `load_weights` does, with a state dict that was read.
 
-    Args:
-        model: The network.
-        state: Its tensors.
-        optional: Names of tensors that the state dict may lack, and that then stay as they are.
+    It may lack the tensors of `optional` names, which then stay as they are.
     """
     fit = _best(model, state, optional)
     _refuse_two_values(model, state, fit)
@@ -122,7 +118,7 @@ class _Fit:
     difference: Difference
     prefix: str = ""
     left_out: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: bool = False
 
     def named(self) -> bool:
         """Whether all names are the network's, whatever the shapes."""
@@ -139,7 +135,7 @@ class _Fit:
             groups = dict.fromkeys(f"{name.split('.')[0]}" for name in self.left_out)
             told["left_out"] = f"{len(self.left_out)} of {listed(list(groups), SHOWN)}"
         if self.renamed:
-            told["renamed"] = ", ".join(f"{old} to {new}" for old, new in self.renamed.items())
+            told["renamed"] = f"{THEIRS} to {OURS}"
         return told
 
 
@@ -166,17 +162,15 @@ def _best(model: nn.Module, state: StateDict, optional: Collection[str] = ()) ->
     fit = _of_prefixes(state, wanted, optional)
     if state.certain or not state.others:
         return fit
-    others = tuple(StateDict(each.path, each.key, each.values) for each in state.others)
-    fits = [fit, *(_of_prefixes(other, wanted, optional) for other in others)]
+    fits = [fit, *(_of_prefixes(other, wanted, optional) for other in state.others)]
     good = [each for each in fits if not each.difference]
     if len(good) > 1:
         raise _choose(state.path, [each.state.key for each in good])
     if not good:
         return fit
     [only] = good
-    rest = tuple(each for each in (state, *others) if each.key != only.state.key)
-    taken = StateDict(state.path, only.state.key, only.state.values, rest)
-    return _Fit(taken, only.difference, only.prefix, only.left_out, only.renamed)
+    rest = tuple(each for each in (state, *state.others) if each.key != only.state.key)
+    return replace(only, state=replace(only.state, others=rest))
 
 
 def _of_prefixes(
@@ -217,9 +211,8 @@ def _read_as(
     left_out = tuple(name for name in state.values if not name.startswith(start))
     given = _without_wrappers(values, wanted, state.path)
     complete = _completed(given, wanted, optional)
-    renamed: dict[str, str] = {}
-    if complete.keys() != wanted.keys():
-        complete, renamed = _under_other_names(given, wanted) or (complete, renamed)
+    renamed = _under_our_names(given, wanted) if complete.keys() != wanted.keys() else None
+    complete = renamed or complete
     difference = Difference(
         complete,
         wanted,
@@ -231,13 +224,13 @@ def _read_as(
             if name in complete and not _fits(complete[name], value)
         ),
     )
-    return _Fit(state, difference, prefix, left_out, renamed)
+    return _Fit(state, difference, prefix, left_out, bool(renamed))
 
 
 def _refusal(model: nn.Module, state: StateDict, fit: _Fit) -> str:
     """Say what does not fit, and why as far as it is known."""
     difference = fit.difference
-    changes = [f"{theirs} is renamed to {ours}" for theirs, ours in fit.renamed.items()]
+    changes = [f"{THEIRS} is renamed to {OURS}"] if fit.renamed else []
     if fit.prefix:
         changes.append(f"{fit.prefix}. is taken off its names")
     unfit = [
@@ -253,15 +246,10 @@ def _refusal(model: nn.Module, state: StateDict, fit: _Fit) -> str:
         )
         if names
     ]
-    wanted = difference.wanted
-    instead = [
-        each.key
-        for each in state.others
-        if not _of_prefixes(StateDict(each.path, each.key, each.values), wanted).difference
-    ]
     cause = likely_cause(model, difference, folded=_is_folded(state.path))
-    if instead:
-        cause = f"what is under {instead[0]} fits, so give `--weights-key {instead[0]}`"
+    for other in reversed(state.others):
+        if not _of_prefixes(other, difference.wanted).difference:
+            cause = f"what is under {other.key} fits, so give `--weights-key {other.key}`"
     which = f", under {state.key}," if state.others and state.key else ""
     return (
         f"{state.path}{which} does not fit {type(model).__name__}"
@@ -292,7 +280,7 @@ def read_weights(path: str | os.PathLike[str]) -> Mapping[str, object]:
     if source.is_dir():
         return read_weights(weights_in_folder(source))
     start = read_file(source, "Check the path.", SNIFFED)
-    if start.startswith(MARK):
+    if start.startswith(ZIP):
         return _mapping(read_zip(source), source)
     if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= LONGEST_HEADER:
         return _read_safetensors(source)
@@ -367,21 +355,17 @@ def _completed(
     return complete
 
 
-def _under_other_names(
+def _under_our_names(
     given: Mapping[str, object], wanted: Mapping[str, Tensor]
-) -> tuple[dict[str, object], dict[str, str]] | None:
-    """Tensors under names of which a part is exchanged, and what was, if then all of them fit."""
-    for theirs, ours in OTHER_NAMES:
-        names = {
-            name: ".".join(ours if part == theirs else part for part in name.split("."))
-            for name in given
-        }
-        if len(set(names.values())) < len(names):  # the file has both names
-            continue
-        complete = _completed({names[name]: value for name, value in given.items()}, wanted)
-        if complete.keys() == wanted.keys():
-            return complete, {theirs: ours}
-    return None
+) -> dict[str, object] | None:
+    """Tensors under names in which a part of theirs is ours, if then all of them fit."""
+    renamed = {
+        ".".join(OURS if part == THEIRS else part for part in name.split(".")): value
+        for name, value in given.items()
+    }
+    complete = _completed(renamed, wanted)
+    both = len(renamed) < len(given)  # the file has both names
+    return None if both or complete.keys() != wanted.keys() else complete
 
 
 def _fits(given: object, wanted: Tensor) -> bool:

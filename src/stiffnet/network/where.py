@@ -6,19 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from stiffnet.errors import StepError
+from stiffnet.network.positions import Position
 from stiffnet.results.ranking import stiffest
 from stiffnet.trajectory.steps import Step
 
 Where = str | Iterable[str] | Callable[[Any], bool]
 """``"all"``, names or patterns, or a predicate."""
-
-
-class Named(Protocol):
-    """A place with a name: a `Step` or a `Position`."""
-
-    @property
-    def name(self) -> str:
-        """Return the name."""
 
 
 class Measured(Protocol):
@@ -33,7 +26,7 @@ class Measured(Protocol):
         """Return what has `nsi_mean`, one value a step."""
 
 
-Place = TypeVar("Place", bound=Named)
+Place = TypeVar("Place", Step, Position)
 
 
 def chosen(places: Sequence[Place], where: Where, *, kind: str, network: str) -> list[Place]:
@@ -70,7 +63,7 @@ def matches(name: str, pattern: str) -> bool:
     return name == pattern or fnmatch.fnmatchcase(name, pattern)
 
 
-def _some(places: Sequence[Named]) -> str:
+def _some(places: Sequence[Step | Position]) -> str:
     names = [repr(place.name) for place in places]
     return ", ".join(names if len(names) < 7 else [*names[:3], "…", *names[-2:]])
 

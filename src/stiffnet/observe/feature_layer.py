@@ -140,7 +140,7 @@ def feature_layer(model: nn.Module, images: Tensor, name: str = "") -> FeatureLa
         )
     moving = [layer for layer, gradient in used if bool(layer.layout.maps(gradient).any())]
     chosen = (moving or [layer for layer, _ in used])[-1]
-    if _is_stem(chosen, calls):
+    if _goes_on(chosen, calls):
         raise FeatureMapError(
             f"{type(model).__name__} goes on with tokens after {chosen.name!r}, and it is not "
             "known where on the image they lie. Give the `layer` whose feature map you want."
@@ -148,11 +148,17 @@ def feature_layer(model: nn.Module, images: Tensor, name: str = "") -> FeatureLa
     return chosen
 
 
-def _is_stem(layer: FeatureLayer, calls: list[_Call]) -> bool:
-    """Whether a map is only from the beginning of a network of tokens, and not its last one."""
+def _goes_on(layer: FeatureLayer, calls: list[_Call]) -> bool:
+    """Whether tokens come after a map, and it is not known where they lie.
+
+    Norms give them, or most of the network does, as where norms see them without their order.
+    """
     ended = next(i for i, call in enumerate(calls) if call.name == layer.name)
-    tokens = sum(call.output.ndim == 3 for call in calls[ended + 1 :])
-    return tokens > ended
+    tokens = [call for call in calls[ended + 1 :] if call.output.ndim == 3]
+    unplaced = any(
+        call.norms and call.layout is None and call.output.shape[1] >= LEAST**2 for call in tokens
+    )
+    return unplaced or len(tokens) > ended
 
 
 def _calls(model: nn.Module, image: Tensor) -> tuple[list[_Call], Tensor]:

@@ -74,7 +74,7 @@ def growth(
             for _ in range(draws)
         ]
         with torch.enable_grad():
-            done = _passed(network, found, images, differentiate=True)
+            done = _passed(network, found, mapped(images, _leaf))
             local = _norms(found, done, layout, samples_in(images), iterations, random)
     what = what_samples_are(network, images)
     facts = {"model": type(network).__name__, **what, **provenance(network)}
@@ -82,18 +82,10 @@ def growth(
 
 
 def _passed(
-    network: nn.Module,
-    steps: list[Step],
-    images: Any,
-    change: Tensor | None = None,
-    *,
-    differentiate: bool = False,
+    network: nn.Module, steps: list[Step], images: Any, change: Tensor | None = None
 ) -> Pass:
-    example = as_arguments(images)
-    if differentiate:
-        example = mapped(example, _leaf)
     with Pass(network, steps, change) as done:
-        example.on(network)
+        as_arguments(images).on(network)
     if done.entry is None:
         raise StepError(
             f"What goes into the first step {steps[0].name!r} is no argument of the module around "

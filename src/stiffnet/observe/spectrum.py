@@ -1,8 +1,11 @@
 """A model and one input in, the eigenvalues of a step's Jacobian out."""
 
+import contextlib
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import DataError, StepError, UnknownNameError
-from stiffnet.observe.memory import Peak
 from stiffnet.provenance import provenance
 from stiffnet.registry import unknown
 from stiffnet.results.spectrum import Spectrum
-from stiffnet.stiffness.spectrum import CAP, Method, Plan, spectrum_of
+from stiffnet.stiffness.spectrum import CAP, TOLERANCE, Method, Plan, spectrum_of
 from stiffnet.trajectory.branch import Branch, branch
 from stiffnet.trajectory.steps import Step, steps as find_steps
 from stiffnet.trajectory.tokens import refuse_padding, what_samples_are
@@ -23,6 +25,7 @@ from stiffnet.words import first_line
 
 Of = Literal["branch", "block"]
 _PARTS = {"branch": "increment", "block": "block"}
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def spectrum(
@@ -78,7 +81,7 @@ def spectrum(
     inputs = _one(x)
     refuse_padding(network, inputs, "a spectrum")
     function = function_of(network, step, inputs, of=of)
-    watch, start = Peak(), time.perf_counter()
+    watch, start = _Peak(), time.perf_counter()
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
         found = spectrum_of(
             function, function.input, method=method, cap=cap, on_plan=on_plan, progress=progress
@@ -95,7 +98,7 @@ def spectrum(
         count=found.count,
         inner=found.plan.inner,
         cut=found.plan.cut,
-        tolerance=found.tolerance,
+        tolerance=TOLERANCE,
         negative_share=None if found.negative is None or not many else found.negative / many,
         outside_share=None if found.outside is None or not many else found.outside / many,
         residual=found.residual,
@@ -113,6 +116,29 @@ def spectrum(
             **provenance(network),
         },
     )
+
+
+class _Peak:
+    """The largest memory of the process since this was made, where the system tells.
+
+    >>> peak = _Peak().bytes
+    >>> peak is None or peak > 0
+    True
+    """
+
+    def __init__(self) -> None:
+        self._known = False
+        with contextlib.suppress(OSError):
+            _RESET.write_text("5")  # which sets the high-water mark to what is in use now
+            self._known = True
+
+    @property
+    def bytes(self) -> int | None:
+        """The largest resident size since then; None where the system does not tell."""
+        if not self._known:
+            return None
+        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
+        return int(found[1]) * 1024 if found else None
 
 
 def exact_copy(model: nn.Module) -> nn.Module:

@@ -16,10 +16,12 @@ Both come out of one pass, in constant memory and in float64.
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +31,6 @@ from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.network.attach import attached
 from stiffnet.network.step_sizes import choosers
 from stiffnet.observe.channel_moments import Floats, Moments
-from stiffnet.observe.kept_images import KeptImages
 from stiffnet.provenance import provenance
 from stiffnet.results.stripes import ModuleStripes, StripeReport
 from stiffnet.trajectory.batch import as_arguments, limited, on_device, samples_in
@@ -138,6 +139,37 @@ def choosing(model: nn.Module) -> list[str]:
         f"Nothing is attached to {kind} that chooses step sizes. Attach a module first, with "
         "`stiffnet.attach`."
     )
+
+
+@dataclass
+class KeptImages:
+    """Keeps every k-th image, with k a power of two, so that at most `most` are held.
+
+    Which images stay depends on their positions only, never on how they were batched; and data
+    that is sorted by class is seen in all of its classes.
+    """
+
+    most: int
+    seen: int = 0
+    stride: int = 1
+    number: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    rows: dict[str, Floats] = field(default_factory=dict)
+
+    def add(self, **batch: Floats) -> None:
+        """Take in rows of the next images."""
+        size = len(next(iter(batch.values())))
+        number = np.arange(self.seen, self.seen + size, dtype=np.int64)
+        self.seen += size
+        chosen = number % self.stride == 0
+        self.number = np.concatenate([self.number, number[chosen]])
+        for name, rows in batch.items():
+            before = self.rows.get(name, rows[:0])
+            self.rows[name] = np.concatenate([before, rows[chosen]])
+        while len(self.number) > self.most:
+            self.stride *= 2
+            stays = self.number % self.stride == 0
+            self.number = self.number[stays]
+            self.rows = {name: rows[stays] for name, rows in self.rows.items()}
 
 
 class _Looked:

@@ -1,12 +1,9 @@
 """What a page is made of: small records that one template renders, whatever the result was."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
-
-from stiffnet.report.text import clean
 
 
 @dataclass(frozen=True)
@@ -176,18 +173,6 @@ class Part:
     tables: Sequence[tuple[str, Sequence[Block]]] = ()
     reading: Sequence[str] = ()
     facts: Sequence[tuple[str, Facts]] = ()
-
-
-def one_by_one(
-    given: Iterable[tuple[Any, str]], draw: Callable[[Any, str, str], Part]
-) -> list[Part]:
-    """Return a part for each result; its places end in a number where there are several."""
-    every = list(given)
-    ends = [f"-{i}" for i in range(len(every))] if len(every) > 1 else [""]
-    return [
-        draw(result, clean(title or result.title, longest=200), end)
-        for (result, title), end in zip(every, ends, strict=True)
-    ]
 
 
 def all_blocks(blocks: Iterable[Block]) -> Iterator[Block]:

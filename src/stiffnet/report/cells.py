@@ -29,6 +29,15 @@ def table(
     return Table(name, caption, [column for column, _ in fields], lines, **options)
 
 
+def sheet(
+    caption: str, heads: Sequence[str], lines: Iterable[Sequence[str]], name: str = "forms"
+) -> Table:
+    """Return a small table of texts that is open and stays as it is; its first column is names."""
+    columns = [Column(head, numeric=i > 0) for i, head in enumerate(heads)]
+    rows = [Row([Cell(text) for text in line]) for line in lines]
+    return Table(name, caption, columns, rows, sheet=True)
+
+
 def words(
     heading: str,
     key: str,

@@ -4,27 +4,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stiffnet.report import cells
 from stiffnet.report.blocks import (
     Block,
-    Cell,
-    Column,
     Facts,
     Findings,
     Part,
     Plot,
-    Row,
     Section,
     Table,
     Words,
-    one_by_one,
 )
 from stiffnet.report.comparison_plots import difference_figure, share_figure, steps_figure
 from stiffnet.report.terminal import sheet_lines, told
 from stiffnet.report.text import (
     MISSING,
+    capital,
     clean,
     cleaned,
     count,
@@ -33,6 +29,7 @@ from stiffnet.report.text import (
     images,
     number,
     strong,
+    tenths,
     with_error,
 )
 from stiffnet.results.comparison import Comparison, Difference, Network, Pair
@@ -45,19 +42,15 @@ _LONGEST = 60  # characters of a network's name in a sentence
 _NAMED = 3  # steps in a sentence
 
 
-def parts(given: Sequence[tuple[Comparison, str]]) -> list[Part]:
-    """Return what comparisons put on a page, one after the other."""
-    return one_by_one(given, _part)
-
-
 def terminal(comparison: Comparison) -> RenderableType:
     """Return what a terminal shows of a comparison."""
-    title = Text(clean(comparison.title, longest=200), style="bold")
+    title = clean(comparison.title, longest=200)
     said = told(title, same_images(comparison), findings(comparison))
     return Group(said, sheet_lines(networks_table(comparison)))
 
 
-def _part(comparison: Comparison, title: str, end: str) -> Part:
+def part(comparison: Comparison, title: str, end: str) -> Part:
+    """Return what a comparison puts on a page."""
     networks = comparison.networks
     notes = [
         Words(f"{_name(network.name)}: {clean(text, longest=2000)}", "warning")
@@ -145,20 +138,19 @@ def networks_table(comparison: Comparison) -> Table:
     lines: list[tuple[str, Sequence[str]]] = []
     for name, write, unit, own in (
         ("TNS", number, "", [with_error(each.tns, each.tns_se) for each in networks]),
-        ("accuracy", _hundredths, " (points)", [_accuracy(each) for each in networks]),
+        ("accuracy", _hundredths, " (points)", [tenths(each.accuracy) for each in networks]),
         ("loss", number, "", [number(each.loss) for each in networks]),
     ):
         if any(text != MISSING for text in own):
-            lines.append((name[0].upper() + name[1:], own))
+            lines.append((capital(name), own))
         found = [pair.wholes.get(name) for pair in comparison.pairs]
         if any(found):
             told = [_told(each, write) for each in found]
             for row, heading in enumerate((f"difference{unit}", "95 % interval", "p")):
                 lines.append((heading, ["", *(texts[row] for texts in told)]))
     lines.append(("Steps", [f"{len(n.steps)} in {len(n.shares)} stages" for n in networks]))
-    columns = [Column("", numeric=False), *(Column(_name(each.name)) for each in networks)]
-    rows = [Row([Cell(heading), *map(Cell, texts)]) for heading, texts in lines]
-    return Table("forms", "The networks side by side", columns, rows, sheet=True)
+    heads = ["", *(_name(each.name) for each in networks)]
+    return cells.sheet("The networks side by side", heads, [(name, *own) for name, own in lines])
 
 
 def _told(found: Difference | None, write: Writer) -> tuple[str, str, str]:
@@ -214,7 +206,10 @@ def _stages(comparison: Comparison, end: str) -> Section:
 
 def pair_tables(comparison: Comparison) -> list[tuple[str, list[Table]]]:
     """Return the numbers of every pair, each under its name."""
-    return [(_against(pair), list(_tables(pair))) for pair in comparison.pairs]
+    return [
+        (f"{_name(pair.second)} against {_name(pair.first)}", list(_tables(pair)))
+        for pair in comparison.pairs
+    ]
 
 
 def _tables(pair: Pair) -> Iterator[Table]:
@@ -258,16 +253,8 @@ def _own(network: Network, comparison: Comparison) -> dict[str, str]:
     return {key: value for key, value in network.facts.items() if (key, value) not in common}
 
 
-def _against(pair: Pair) -> str:
-    return f"{_name(pair.second)} against {_name(pair.first)}"
-
-
 def _name(text: str) -> str:
     return clean(text, longest=_LONGEST)
-
-
-def _accuracy(network: Network) -> str:
-    return MISSING if network.accuracy is None else f"{fixed(100 * network.accuracy, 1)} %"
 
 
 def _hundredths(value: Any) -> str:

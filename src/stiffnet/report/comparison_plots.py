@@ -20,8 +20,7 @@ def steps_figure(networks: Sequence[Network]) -> go.Figure:
         title = plot_text(network.name, longest=40)
         told = [f"{title}: {number(value)}" for value in network.nsi]
         marker = {"size": marker_size(names)}
-        colour = LIGHT[f"series{order % SERIES}"]
-        figure.add_trace(told_line(names, list(network.nsi), title, colour, told, marker=marker))
+        figure.add_trace(told_line(names, list(network.nsi), title, order, told, marker=marker))
     return figure
 
 
@@ -43,7 +42,7 @@ def difference_figure(pair: Pair) -> go.Figure:
         "color": [colour if each.differs else LIGHT["paper"] for each in found],
         "line": {"color": colour, "width": 1.5},
     }
-    trace = told_line(names, values, "difference", colour, told, marker=marker, showlegend=False)
+    trace = told_line(names, values, "difference", 0, told, marker=marker, showlegend=False)
     trace.update(
         mode="markers",
         error_y={

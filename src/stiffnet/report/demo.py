@@ -21,26 +21,24 @@ from stiffnet.report import (
 from stiffnet.report.blocks import (
     Block,
     Box,
-    Cell,
-    Column,
     Facts,
     Findings,
     Gallery,
     Part,
     Plot,
-    Row,
     Section,
     Table,
     Tiles,
     Words,
-    one_by_one,
 )
+from stiffnet.report.cells import sheet
 from stiffnet.report.comparison_plots import steps_figure
 from stiffnet.report.forms import forms_table
 from stiffnet.report.stiffness_plots import nsi_figure
 from stiffnet.report.stiffness_tables import tables as stiffness_tables
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
+    capital,
     clean,
     cleaned,
     count,
@@ -57,11 +55,6 @@ from stiffnet.results.fold import Forms
 HEADING = "How stiff a network is, and what attention and folding do about it"
 
 
-def parts(given: Sequence[tuple[DemoReport, str]]) -> list[Part]:
-    """Return what demos put on a page, one after the other."""
-    return one_by_one(given, _part)
-
-
 def terminal(report: DemoReport) -> RenderableType:
     """Return what a terminal shows of a demo."""
     title = Text(clean(report.title, longest=200), style="bold")
@@ -69,7 +62,8 @@ def terminal(report: DemoReport) -> RenderableType:
     return Group(title, sheet_lines(networks_table(report)), *map(spoken, said))
 
 
-def _part(report: DemoReport, title: str, end: str) -> Part:
+def part(report: DemoReport, title: str, end: str) -> Part:
+    """Return what a demo puts on a page."""
     ledes = [Words(sentence, "lede") for sentence in say.answer(report)]
     caution = Words(say.one_seed(report), "warning")
     shown = [*ledes, Tiles(_tiles(report)), networks_table(report), caution]
@@ -100,15 +94,13 @@ def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
 
 def networks_table(report: DemoReport) -> Table:
     """Return one row a network: its accuracy, and its stiffness before and after training."""
-    heads = ("accuracy", "TNS before", "TNS after")
-    columns = [Column("", numeric=False), *map(Column, heads)]
-    rows = []
+    lines = []
     for network in report.networks:
         both = (network.before, network.after)
         totals = [with_error(each.tns, each.tns_se) for each in both]
-        texts = [tenths(network.after.accuracy), *totals]
-        rows.append(Row([Cell(say.name_of(network)), *map(Cell, texts)]))
-    return Table("forms", "The networks before and after training", columns, rows, sheet=True)
+        lines.append((say.name_of(network), tenths(network.after.accuracy), *totals))
+    heads = ("", "accuracy", "TNS before", "TNS after")
+    return sheet("The networks before and after training", heads, lines)
 
 
 def _ode(report: DemoReport, place: str) -> Section:
@@ -132,7 +124,7 @@ def _ode(report: DemoReport, place: str) -> Section:
         ),
         Plot(f"{place}-ode-error", ode_plots.error_figure(report.euler), name, "The error in time"),
     ]
-    blocks = [Words(found[:1].upper() + found[1:], "verdict"), Box("pair", drawn)]
+    blocks = [Words(capital(found), "verdict"), Box("pair", drawn)]
     return Section(f"{place}-ode", "What stiffness is", "Stiffness", text, blocks)
 
 

@@ -9,6 +9,7 @@ from stiffnet.report import fold, stiffness_findings
 from stiffnet.report.cells import p_value
 from stiffnet.report.text import (
     MISSING,
+    capital,
     clean,
     count,
     finite,
@@ -264,8 +265,4 @@ def proof(report: DemoReport) -> list[str]:
 
 def speeds(report: DemoReport) -> list[str]:
     """Say how fast every form is beside the plain network."""
-    return [f"{_upper(name_of(form))} {_speed(form)}." for form in report.forms[1:]]
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return [f"{capital(name_of(form))} {_speed(form)}." for form in report.forms[1:]]

@@ -8,7 +8,7 @@ from stiffnet.report.canvas import canvas
 from stiffnet.report.demo_findings import step_sizes
 from stiffnet.report.step_axis import marker_size, step_layout, told_line
 from stiffnet.report.text import fixed, number, plot_text, tenths
-from stiffnet.report.theme import LIGHT, SERIES
+from stiffnet.report.theme import LIGHT
 from stiffnet.results.demo import DemoNetwork, TimedForm
 
 
@@ -19,10 +19,9 @@ def step_sizes_figure(networks: Sequence[DemoNetwork]) -> go.Figure:
     for order, network in enumerate(networks):
         sizes, name = step_sizes(network), plot_text(network.name, longest=40)
         told = [f"{name}: {number(size)}" for size in sizes]
-        colour = LIGHT[f"series{order % SERIES}"]
         own = [step.name for step in network.after.steps]
         marker = {"size": marker_size(own)}
-        figure.add_trace(told_line(own, sizes, name, colour, told, marker=marker))
+        figure.add_trace(told_line(own, sizes, name, order, told, marker=marker))
     return figure
 
 

@@ -13,12 +13,8 @@ from stiffnet.results.fold import FoldReport
 from stiffnet.words import listed
 
 
-def parts(given: Sequence[tuple[FoldReport, str]]) -> list[blocks.Part]:
-    """Return what folds put on a page, one after the other."""
-    return blocks.one_by_one(given, _part)
-
-
-def _part(report: FoldReport, title: str, end: str) -> blocks.Part:
+def part(report: FoldReport, title: str, end: str) -> blocks.Part:
+    """Return what a fold puts on a page."""
     text = (
         "Both networks were run on the same images. Where no time was taken, or operations cannot "
         "be counted, there is no row."
@@ -79,9 +75,7 @@ def costs_table(report: FoldReport) -> blocks.Table:
         times = before.seconds, after.seconds
         lines.append((f"a pass of {images(report.images)}", *(f"{1e3 * s:.1f} ms" for s in times)))
         lines.append(("images/s", *(f"{report.images / s:.0f}" for s in times)))
-    columns = [blocks.Column("", numeric=False), blocks.Column("before"), blocks.Column("after")]
-    made = [blocks.Row([blocks.Cell(text) for text in line]) for line in lines]
-    return blocks.Table("forms", "The network before and after", columns, made, sheet=True)
+    return cells.sheet("The network before and after", ("", "before", "after"), lines)
 
 
 def tables(report: FoldReport) -> list[blocks.Table]:

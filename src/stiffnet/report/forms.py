@@ -1,10 +1,9 @@
 """A network's forms side by side, as it was trained and folded: a section, a table, a sentence."""
 
-from collections.abc import Sequence
-
 from rich.console import Group, RenderableType
 
-from stiffnet.report.blocks import Cell, Column, Part, Row, Section, Table, Words, one_by_one
+from stiffnet.report.blocks import Part, Section, Table, Words
+from stiffnet.report.cells import sheet
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
     MISSING,
@@ -20,17 +19,13 @@ from stiffnet.report.text import (
 from stiffnet.results.fold import Form, Forms
 
 
-def parts(given: Sequence[tuple[Forms, str]]) -> list[Part]:
-    """Return what the forms of networks put on a page."""
-    return one_by_one(given, lambda forms, _, end: Part("", [_section(forms, end)]))
-
-
 def terminal(forms: Forms) -> RenderableType:
     """Return what a terminal shows of the forms."""
     return Group(sheet_lines(forms_table(forms)), spoken(saving(forms)))
 
 
-def _section(forms: Forms, end: str) -> Section:
+def part(forms: Forms, title: str, end: str) -> Part:
+    """Return what the forms of a network put on a page."""
     text = (
         "Constant attention is multiplied into the weights, and the plain backbone is left. Fused, "
         "so is every norm, into the layer before it."
@@ -42,7 +37,7 @@ def _section(forms: Forms, end: str) -> Section:
     )
     blocks = [Words(saving(forms), "verdict"), forms_table(forms), Words(note, "note")]
     heading = "Folded: the same network, and less of it"
-    return Section(f"folded{end}", heading, "Folded", text, blocks)
+    return Part("", [Section(f"folded{end}", heading, "Folded", text, blocks)])
 
 
 def forms_table(shown: Forms) -> Table:
@@ -55,9 +50,8 @@ def forms_table(shown: Forms) -> Table:
         ("Images/s", [count(form.rate) for form in forms]),
         ("Scaled error", [_error(form.scaled_error) for form in forms]),
     )
-    columns = [Column("", numeric=False), *(Column(clean(f.name, longest=40)) for f in forms)]
-    lines = [Row([Cell(name), *map(Cell, texts)]) for name, texts in rows]
-    return Table("forms", "The network in its forms", columns, lines, sheet=True)
+    heads = ["", *(clean(form.name, longest=40) for form in forms)]
+    return sheet("The network in its forms", heads, [(name, *texts) for name, texts in rows])
 
 
 def saving(shown: Forms) -> str:

@@ -1,10 +1,7 @@
 """What a page and a terminal show of average Grad-CAM."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stiffnet.report import blocks, cells
 from stiffnet.report.gradcam_findings import findings, headline, in_percent, in_sides
@@ -17,12 +14,8 @@ CLASSES = 24  # that are drawn: those with the most images
 _TITLES = {"images": "Images", "shifted": "Shifted", "noise": "Noise"}
 
 
-def parts(given: Sequence[tuple[GradcamReport, str]]) -> list[blocks.Part]:
-    """Return what average Grad-CAM puts on a page, network by network."""
-    return blocks.one_by_one(given, _part)
-
-
-def _part(report: GradcamReport, title: str, end: str) -> blocks.Part:
+def part(report: GradcamReport, title: str, end: str) -> blocks.Part:
+    """Return what average Grad-CAM puts on a page."""
     lede, tiles = blocks.Words(headline(report), "lede"), blocks.Tiles(_tiles(report))
     return blocks.Part(
         kind="Grad-CAM",
@@ -36,7 +29,7 @@ def _part(report: GradcamReport, title: str, end: str) -> blocks.Part:
 
 def terminal(report: GradcamReport) -> RenderableType:
     """Return what a terminal shows of a report."""
-    title = Text(clean(report.title, longest=120), style="bold")
+    title = clean(report.title, longest=120)
     return Group(
         told(title, headline(report), findings(report)), sheet_lines(_sheet(report), light=True)
     )
@@ -147,15 +140,11 @@ def _table(name: str, caption: str, frame: pd.DataFrame) -> blocks.Table:
 
 def _sheet(report: GradcamReport) -> blocks.Table:
     """Return what fits a terminal: a row for each kind of images and each class."""
-    columns = [
-        blocks.Column("", numeric=False),
-        *map(blocks.Column, ("centre, %", "x", "y", "images", "zero")),
-    ]
     lines = []
     for row in rows(report.to_frame()):
         centre = in_percent(Estimate(row["centre"], row["centre_se"], 2)).removesuffix(" %")
         middle = [in_sides(Estimate(row[key], row[f"{key}_se"], 2)) for key in ("x", "y")]
         name = _TITLES.get(row["kind"], "") or clean(row["of"], longest=20)
-        texts = [name, centre, *middle, count(row["images"]), count(row["zero"])]
-        lines.append(blocks.Row([blocks.Cell(text) for text in texts]))
-    return blocks.Table("views", "Images and controls", columns, lines, sheet=True)
+        lines.append([name, centre, *middle, count(row["images"]), count(row["zero"])])
+    heads = ("", "centre, %", "x", "y", "images", "zero")
+    return cells.sheet("Images and controls", heads, lines, name="views")

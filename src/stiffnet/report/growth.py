@@ -1,9 +1,6 @@
 """What a page and a terminal show of a perturbation that was followed through a network."""
 
-from collections.abc import Sequence
-
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stiffnet.report import blocks, cells
 from stiffnet.report.stripes import growth_table
@@ -15,22 +12,17 @@ from stiffnet.results.growth import Growth
 _COLUMNS = ("growth", "local_bound", "bound", "factor")
 
 
-def parts(given: Sequence[tuple[Growth, str]]) -> list[blocks.Part]:
-    """Return what they put on a page, one after the other."""
-    return blocks.one_by_one(given, _part)
-
-
 def terminal(growth: Growth) -> RenderableType:
     """Return what a terminal shows: the sentences, and the steps with their bounds."""
     columns = [cells.numbers(key.replace("_", " "), key) for key in _COLUMNS]
     fields = [cells.words("Step", "step", longest=30), *columns]
     table = cells.table("growth", "Growth", rows(growth.to_frame()), fields)
-    title = Text(clean(growth.title, longest=200), style="bold")
-    said = told(title, headline(growth), findings(growth))
+    said = told(clean(growth.title, longest=200), headline(growth), findings(growth))
     return Group(said, sheet_lines(table, light=True))
 
 
-def _part(growth: Growth, title: str, end: str) -> blocks.Part:
+def part(growth: Growth, title: str, end: str) -> blocks.Part:
+    """Return what it puts on a page."""
     text = (
         "The measured growth of the perturbation after each step, the product of the norms of the "
         "steps' Jacobians, and Theorem 6.1's bound. All on a logarithmic axis."

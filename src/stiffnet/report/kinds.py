@@ -21,6 +21,7 @@ from stiffnet.report import (
     training,
 )
 from stiffnet.report.blocks import Part
+from stiffnet.report.text import clean
 from stiffnet.results.comparison import Comparison
 from stiffnet.results.demo import DemoReport
 from stiffnet.results.fold import FoldReport, Forms
@@ -51,7 +52,8 @@ KINDS: dict[type, ModuleType] = {
     TrainingLog: training,
     DemoReport: demo,
 }
-"""Each of these files says what a page shows (`parts`) and what a terminal does (`terminal`)."""
+"""Each of these files says what a terminal shows of a result (`terminal`) and what a page does: of
+each by itself (`part`), or of all together (`parts`)."""
 
 
 def parts_of(results: Sequence[Any], titles: Sequence[str]) -> list[Part]:
@@ -59,7 +61,19 @@ def parts_of(results: Sequence[Any], titles: Sequence[str]) -> list[Part]:
     groups: dict[ModuleType, list[tuple[Any, str]]] = {}
     for result, title in zip(results, titles, strict=True):
         groups.setdefault(_drawer(result), []).append((result, title))
-    return [part for drawer, given in groups.items() for part in drawer.parts(given)]
+    return [part for drawer, given in groups.items() for part in _parts(drawer, given)]
+
+
+def _parts(drawer: ModuleType, given: Sequence[tuple[Any, str]]) -> list[Part]:
+    """Draw results of a kind; one by one, their places end in a number where there are several."""
+    if hasattr(drawer, "parts"):
+        together: list[Part] = drawer.parts(given)
+        return together
+    ends = [f"-{i}" for i in range(len(given))] if len(given) > 1 else [""]
+    return [
+        drawer.part(result, clean(title or result.title, longest=200), end)
+        for (result, title), end in zip(given, ends, strict=True)
+    ]
 
 
 def shown(result: Any) -> RenderableType:

@@ -91,11 +91,7 @@ def _table(table: Table) -> str:
     heads = [_escaped(column.heading) for column in table.columns]
     rules = ["--:" if column.numeric else "---" for column in table.columns]
     rows = [[_escaped(cell.text) for cell in row.cells] for row in table.rows]
-    return "\n".join(map(_line, [heads, rules, *rows]))
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rules, *rows])
 
 
 def _listed(items: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 from stiffnet.report import blocks, ode_findings as say, ode_plots as plots, ode_tables as tables
 from stiffnet.report.blocks import Block, Box, Part, Plot, Section, Table
 from stiffnet.report.terminal import sheet_lines, spoken
-from stiffnet.report.text import clean, cleaned, count, counted, number, strong
+from stiffnet.report.text import capital, clean, cleaned, count, counted, number, strong
 from stiffnet.report.theme import SERIES
 from stiffnet.results import ode
 
@@ -171,7 +171,7 @@ def _tables(kind: type[ode.OdeRecord], given: Given, *, few: bool = False) -> li
         return [tables.solutions_table(given)]
     if kind is ode.AdaptiveSteps:
         return [tables.steps_table(given)]
-    several = [(record, _upper(title), f"-{i}") for i, (record, title) in enumerate(given)]
+    several = [(record, capital(title), f"-{i}") for i, (record, title) in enumerate(given)]
     if kind is ode.EulerComparison:
         return [tables.euler_table(record, title, end=end) for record, title, end in several]
     if kind is ode.Theorem2Check:
@@ -189,10 +189,10 @@ _SECTIONS: dict[type[ode.OdeRecord], Callable[[Given], list[Section]]] = {
 }
 _SAID: dict[type[ode.OdeRecord], Callable[[Given], list[str]]] = {
     ode.OdeSolution: lambda given: _one_or_all(given, say.on_solution, say.on_solutions),
-    ode.EulerComparison: lambda given: [_upper(say.on_euler(*pair)) for pair in given],
+    ode.EulerComparison: lambda given: [capital(say.on_euler(*pair)) for pair in given],
     ode.AdaptiveSteps: lambda given: _one_or_all(given, say.on_steps, say.on_all_steps),
     ode.Theorem2Check: lambda given: [say.on_theorem(check) for check, _ in given],
-    ode.Encounters: lambda given: [_upper(say.on_encounters(*pair)) for pair in given],
+    ode.Encounters: lambda given: [capital(say.on_encounters(*pair)) for pair in given],
 }
 
 
@@ -210,7 +210,3 @@ def _gallery(name: str, label: str, items: Sequence[tuple[str, Sequence[Block]]]
 def _thinned(many: int) -> str:
     most = plots.POINTS
     return f"{count(most)} of {count(many)} steps, evenly chosen." if many > most else ""
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

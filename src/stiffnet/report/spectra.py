@@ -6,7 +6,6 @@ from typing import Any
 from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from stiffnet.report import blocks, cells, spectra_plots as plots
 from stiffnet.report.spectra_findings import SYMBOLS, Shown, findings, headline, shown_of
@@ -19,16 +18,11 @@ _BAR = 10  # cells of a terminal
 _NAME = 24  # cells; a longer name is shortened in its middle
 
 
-def parts(given: Sequence[tuple[SpectrumReport | Spectrum, str]]) -> list[blocks.Part]:
-    """Return what spectra put on a page, network by network."""
-    return blocks.one_by_one([(_report(result), title) for result, title in given], _part)
-
-
 def terminal(result: SpectrumReport | Spectrum) -> RenderableType:
     """Return what a terminal shows of spectra."""
     report = _report(result)
     shown = shown_of(report)
-    title = Text(clean(report.title, longest=120), style="bold")
+    title = clean(report.title, longest=120)
     return Group(told(title, headline(shown), findings(shown)), steps_lines(shown))
 
 
@@ -39,7 +33,9 @@ def _report(result: SpectrumReport | Spectrum) -> SpectrumReport:
     return SpectrumReport((Seen(0),), {result.step: (result,)}, facts=result.facts)
 
 
-def _part(report: SpectrumReport, title: str, end: str) -> blocks.Part:
+def part(result: SpectrumReport | Spectrum, title: str, end: str) -> blocks.Part:
+    """Return what spectra put on a page."""
+    report = _report(result)
     shown = shown_of(report)
     lede, tiles = blocks.Words(headline(shown), "lede"), blocks.Tiles(_tiles(shown))
     said = findings(shown)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from stiffnet.report.canvas import canvas
 from stiffnet.report.short_names import short_names
 from stiffnet.report.text import plot_text
-from stiffnet.report.theme import LIGHT
+from stiffnet.report.theme import LIGHT, SERIES
 
 
 def step_layout(steps: Sequence[str], title: str, *, height: int = 420) -> dict[str, Any]:
@@ -50,12 +50,12 @@ def line(
 
 
 def told_line(
-    steps: Sequence[str], y: Sequence[Any], name: str, colour: str, told: Sequence[str], **look: Any
+    steps: Sequence[str], y: Sequence[Any], name: str, series: int, told: Sequence[str], **look: Any
 ) -> go.Scatter:
     """Return a line over all steps that tells, at each of them, its name and a text."""
     names = map(plot_text, steps)
     return line(
-        list(range(1, len(steps) + 1)), y, name, colour,
+        list(range(1, len(steps) + 1)), y, name, LIGHT[f"series{series % SERIES}"],
         customdata=[list(pair) for pair in zip(names, told, strict=True)],
         hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>", **look,
     )  # fmt: skip
@@ -101,8 +101,7 @@ def add_spread(
     figure.add_trace(spread_band(runs, f"{among}, {name}", "most", series, showlegend=False))
     middle = [None if span is None else span[1] for span in spans]
     marker = {"size": marker_size(steps, few=6, many=4)}
-    colour = LIGHT[f"series{series}"]
-    figure.add_trace(told_line(steps, middle, name, colour, [*map(told, spans)], marker=marker))
+    figure.add_trace(told_line(steps, middle, name, series, [*map(told, spans)], marker=marker))
 
 
 def marker_size(steps: Sequence[Any], *, few: float = 7, many: float = 4.5) -> float:

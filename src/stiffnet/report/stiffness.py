@@ -8,20 +8,10 @@ from rich.console import Group, RenderableType
 from stiffnet.report import stiffness_findings as found, stiffness_plots as plots, surfaces
 from stiffnet.report.blocks import Block, Box, Facts, Findings, Part, Plot, Section, Tiles, Words
 from stiffnet.report.stiffness_tables import steps_lines, summary, tables, totals_table
+from stiffnet.report.surfaces import caption_samples
 from stiffnet.report.text import clean, cleaned, count, finite, images, number, percent, with_error
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.view import StiffnessView
-
-SURFACES = {
-    "delta": (
-        "δ(M₁, M₂)",
-        "Share of the {} with at least one such step. The volume under this surface is TNS.",
-    ),
-    "proportion": (
-        "p̂(M₁, M₂)",
-        "Share of the steps of each of the {} that are such steps, on average.",
-    ),
-}
 
 
 def parts(given: Sequence[tuple[StiffnessReport | StiffnessView, str]]) -> list[Part]:
@@ -113,24 +103,24 @@ def _sections(views: Sequence[StiffnessView]) -> list[Section]:
 def _surfaces(views: Sequence[StiffnessView]) -> Section:
     extent, top = surfaces.surface_extent(views), surfaces.proportion_top(views)
     counted = [view for view in views if view.steps["counted"].any()]
+    noun = _noun(views)
+    share = (
+        f"Share of the {noun} with at least one such step. The volume under this surface is TNS."
+    )
+    part = f"Share of the steps of each of the {noun} that are such steps, on average."
+    delta = [surfaces.delta_figure(view, extent) for view in counted]
+    proportion = [surfaces.proportion_figure(view, extent, top) for view in counted]
     boxes = []
-    for name, (symbol, question) in SURFACES.items():
+    for name, symbol, question, figures in (
+        ("delta", "δ(M₁, M₂)", share, delta),
+        ("proportion", "p̂(M₁, M₂)", part, proportion),
+    ):
         label = f"{symbol} over both thresholds"
         drawn = [
-            Plot(
-                f"{name}-{i}",
-                surfaces.delta_figure(view, extent=extent)
-                if name == "delta"
-                else surfaces.proportion_figure(view, extent=extent, top=top),
-                label,
-                _title([view], views),
-                surfaces.caption_samples(view),
-            )
-            for i, view in enumerate(counted)
+            Plot(f"{name}-{i}", figure, label, _title([view], views), caption_samples(view))
+            for i, (view, figure) in enumerate(zip(counted, figures, strict=True))
         ]
-        asked = Words(
-            Markup("<b>{}</b> {}").format(symbol, question.format(_noun(views))), "question"
-        )
+        asked = Words(Markup("<b>{}</b> {}").format(symbol, question), "question")
         boxes.append(Box("group", [asked, Box("side" if len(views) > 1 else "", drawn)]))
     text = (
         "A step stands out when its NSI is at least 1 + M₁ times the mean of its stage (to the "
@@ -153,7 +143,7 @@ def _extremes(views: Sequence[StiffnessView]) -> Section:
             plots.extremes_figure(view),
             label,
             _title([view], views),
-            surfaces.caption_samples(view),
+            caption_samples(view),
             switch=True,
         )
         for i, view in enumerate(view for view in views if view.stiffest or view.calmest)

@@ -229,12 +229,8 @@ def _peaks(view: StiffnessView) -> str:
     if share:
         counted = int(view.steps["counted"].sum())
         said += f"; such steps are {strong(percent(part))} of all counted ones, about "
-        said += f"{number(part * counted, 2)} of {counted} {_each(view)}"
+        said += f"{number(part * counted, 2)} of {counted} on {a(view.noun[:-1])}"
     return f"{said}."
-
-
-def _each(view: StiffnessView) -> str:
-    return f"on {a(view.noun[:-1])}"
 
 
 def _gated(view: StiffnessView) -> str:

@@ -152,12 +152,12 @@ def _largest(records: Sequence[dict[str, Any]], key: str) -> float:
 
 def summary(view: StiffnessView) -> RenderableType:
     """Return the total and what it says, for `rich` to print."""
-    title = Text(clean(view.title, longest=120), style="bold")
+    title, beside = clean(view.title, longest=120), ""
     if finite(view.accuracy) is not None:
         among = "" if view.top5 is None else f" (top-1), {percent(view.top5)} (top-5)"
-        title.append(f", accuracy {percent(view.accuracy)}{among}", style="not bold")
+        beside = f", accuracy {percent(view.accuracy)}{among}"
     notes = [f"{strong('Note: ')}{clean(text, longest=600)}" for text in view.notes]
-    return told(title, headline(view), [*findings(view), *notes])
+    return told(title, headline(view), [*findings(view), *notes], beside=beside)
 
 
 def steps_lines(view: StiffnessView) -> RichTable:

@@ -1,13 +1,11 @@
 """What a page and a terminal show of attention values."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from stiffnet.report import blocks, cells, stripes_plots as plots
 from stiffnet.report.stripes_findings import dearest, findings, headline, mean_cost
@@ -20,12 +18,8 @@ _BAR = 10  # cells of a terminal
 _NAME = 26  # cells; a longer name is shortened in its middle
 
 
-def parts(given: Sequence[tuple[StripeReport, str]]) -> list[blocks.Part]:
-    """Return what attention values put on a page, network by network."""
-    return blocks.one_by_one(given, _part)
-
-
-def _part(report: StripeReport, title: str, end: str) -> blocks.Part:
+def part(report: StripeReport, title: str, end: str) -> blocks.Part:
+    """Return what attention values put on a page."""
     lede, tiles = blocks.Words(headline(report), "lede"), blocks.Tiles(_tiles(report))
     growth = [growth_table(report.growth)] if report.growth else []
     return blocks.Part(
@@ -40,7 +34,7 @@ def _part(report: StripeReport, title: str, end: str) -> blocks.Part:
 
 def terminal(report: StripeReport) -> RenderableType:
     """Return what a terminal shows of a report."""
-    title = Text(clean(report.title, longest=120), style="bold")
+    title = clean(report.title, longest=120)
     return Group(told(title, headline(report), findings(report)), modules_lines(report))
 
 

@@ -12,7 +12,7 @@ from stiffnet.report.heat import colour_bar, grid, heat_layout
 from stiffnet.report.short_names import short_names
 from stiffnet.report.step_axis import add_spread, marker_size, step_layout, told_line
 from stiffnet.report.text import finite, number, percent, plot_text
-from stiffnet.report.theme import LIGHT, SCALE
+from stiffnet.report.theme import SCALE
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
 from stiffnet.results.stripes import Floats, StripeReport
@@ -32,8 +32,7 @@ def score_figure(report: StripeReport) -> go.Figure:
         y = [finite(value) for value in frame[key]]
         told = [f"{key} {percent(value)}" for value in y]
         marker = {"size": marker_size(steps), "symbol": symbol}
-        colour = LIGHT[f"series{series}"]
-        figure.add_trace(told_line(steps, y, name, colour, told, marker=marker))
+        figure.add_trace(told_line(steps, y, name, series, told, marker=marker))
     return figure
 
 
@@ -110,8 +109,7 @@ def growth_figure(growth: Growth) -> go.Figure:
         y = [known if (known := finite(value)) else None for value in frame[key]]
         told = [f"{name}: {number(value)} times" for value in y]
         look = {"width": width, "dash": dash, "marker": {"size": 6} if key == "growth" else None}
-        colour = LIGHT[f"series{series}"]
-        figure.add_trace(told_line(growth.steps, y, name, colour, told, **look))
+        figure.add_trace(told_line(growth.steps, y, name, series, told, **look))
     figure.update_yaxes(
         type="log", exponentformat="power", rangemode="normal", dtick=_decades(figure)
     )

@@ -19,6 +19,7 @@ from stiffnet.report.study_plots import (
 )
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
+    capital,
     clean,
     cleaned,
     count,
@@ -27,6 +28,7 @@ from stiffnet.report.text import (
     number,
     rows as frame_rows,
     strong,
+    told_apart,
 )
 from stiffnet.results.study import Comparison, StudyReport
 from stiffnet.words import listed
@@ -50,7 +52,9 @@ _SEVERAL = {
 def parts(given: Given) -> list[blocks.Part]:
     """Return what studies put on a page: all answers at the top, then a section for each."""
     reports = [report for report, _ in given]
-    names = _told_apart(given)
+    scales = [clean(report.scale, longest=40) for report in reports]
+    titles = [clean(title or report.name, longest=120) for report, title in given]
+    names = told_apart(titles, scales)
     lead: list[blocks.Block] = [blocks.Words(answer(reports), "lede")]
     if all(report.scale == "demo" for report in reports):
         lead.append(blocks.Words(ONLY_DEMO, "note"))
@@ -106,20 +110,6 @@ def answer(reports: Sequence[StudyReport]) -> str:
 def verdict(report: StudyReport) -> str:
     """Say what became of the claim, and why."""
     return f"{strong(clean(report.verdict, longest=40).capitalize())}. {clean(report.why)}"
-
-
-def _told_apart(given: Given) -> list[str]:
-    """Names of the studies; with the scale, or a number, where two have the same."""
-    names = [clean(title or report.name, longest=120) for report, title in given]
-    scales = [clean(report.scale, longest=40) for report, _ in given]
-    names = [
-        f"{name}, {scale}" if names.count(name) > 1 else name
-        for name, scale in zip(names, scales, strict=True)
-    ]
-    return [
-        f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name
-        for i, name in enumerate(names)
-    ]
 
 
 def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Table:
@@ -197,7 +187,7 @@ def _measured(report: StudyReport) -> str:
             " The published numbers are of the paper's own networks and data: compare differences, "
             "not levels."
         )
-    return told[:1].upper() + told[1:]
+    return capital(told)
 
 
 def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
@@ -231,25 +221,16 @@ def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
 
 
 def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
-    columns = [
-        blocks.Column(clean(group, longest=60), numeric=False),
-        blocks.Column("measured"),
-        blocks.Column("seeds"),
-    ]
+    heads = [clean(group, longest=60), "measured", "seeds"]
     known = bool(rows["published"].notna().any())
     if known:
-        columns.append(blocks.Column("published"))
+        heads.append("published")
     lines = []
     for row in rows.to_dict("records"):
-        measured = _spread(row["mean"], row["std"])
-        cell = [blocks.Cell(clean(row["row"], longest=60)), blocks.Cell(measured)]
-        cell.append(blocks.Cell(count(row["seeds"])))
-        if known:
-            cell.append(blocks.Cell(fixed(row["published"], 2)))
-        lines.append(blocks.Row(cell))
-    return blocks.Table(
-        "forms", f"Measured and published, {clean(group)}", columns, lines, sheet=True
-    )
+        name, measured = clean(row["row"], longest=60), _spread(row["mean"], row["std"])
+        printed = [fixed(row["published"], 2)] if known else []
+        lines.append([name, measured, count(row["seeds"]), *printed])
+    return cells.sheet(f"Measured and published, {clean(group)}", heads, lines)
 
 
 def _spread(mean: Any, deviation: Any) -> str:

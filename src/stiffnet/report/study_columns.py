@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from stiffnet.report import blocks
+from stiffnet.report import blocks, cells
 from stiffnet.report.spectra_plots import disc_figure
 from stiffnet.report.step_axis import line, marker_size, step_layout
 from stiffnet.report.text import MISSING, clean, count, finite, fixed, plot_text
@@ -61,26 +61,26 @@ def plane_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
 
 def _sheet(report: StudyReport, group: str, title: str, columns: Sequence[Shown]) -> blocks.Table:
     first = {column.figure: column for column in reversed(columns)}  # says what was published
-    heads = [blocks.Column(clean(group, longest=60), numeric=False)]
+    heads = [clean(group, longest=60)]
     for column in columns:
         if column is first[column.figure] and column.published:
-            heads.append(blocks.Column(f"{clean(column.figure)}, published"))
-        heads.append(blocks.Column(clean(column.title)))
+            heads.append(f"{clean(column.figure)}, published")
+        heads.append(clean(column.title))
     made = []
     for other, row, lines in report.rows:
         if other != group:
             continue
-        cells, empty = [blocks.Cell(clean(row, longest=60))], True
+        texts, empty = [clean(row, longest=60)], True
         for column in columns:
             values = _values(lines, column.metric)
             empty = empty and not values
             whole = _whole(report, column)
             if column is first[column.figure] and column.published:
-                cells.append(blocks.Cell(_written(_printed(column, group).get(row), whole=whole)))
-            cells.append(blocks.Cell(_told(values, _values(lines, column.p), whole=whole)))
+                texts.append(_written(_printed(column, group).get(row), whole=whole))
+            texts.append(_told(values, _values(lines, column.p), whole=whole))
         if not empty or any(row in _printed(column, group) for column in columns):
-            made.append(blocks.Row(cells))
-    return blocks.Table("forms several", title or clean(group), heads, made, sheet=True)
+            made.append(texts)
+    return cells.sheet(title or clean(group), heads, made, name="forms several")
 
 
 def _profile(

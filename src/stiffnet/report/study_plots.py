@@ -21,14 +21,12 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
     """Mean differences of comparisons with their 95 % intervals, and what was published."""
     layout = canvas(height=110 + _ROW * len(made))
     layout["yaxis"] |= {
-        "autorange": "reversed",
         "showgrid": False,
         "tickmode": "array",
         "tickvals": list(range(len(made))),
         "ticktext": [plot_text(_short(each), longest=44) for each in made],
         "range": [len(made) - 0.4, -0.6],
     }
-    layout["yaxis"].pop("autorange")
     layout["xaxis"] |= {
         "title": {"text": _difference(unit), "standoff": 8},
         "zeroline": True,
@@ -39,8 +37,7 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
     layout["legend"] |= {"y": 1.0}
     figure = go.Figure(layout=layout)
     for verdict, role in VERDICTS.items():
-        chosen = [(i, each) for i, each in enumerate(made) if each.verdict == verdict]
-        known = [(i, each) for i, each in chosen if finite(each.estimate) is not None]
+        known = [(i, each) for i, each in enumerate(made) if each.verdict == verdict]
         if not known:
             continue
         reach = [
@@ -79,13 +76,10 @@ def curves_figure(report: StudyReport) -> go.Figure:
     """A list of values of each row along the steps of the network, averaged over seeds."""
     assert report.picture is not None
     x, y = report.picture["x"], report.picture["y"]
-    rows = [(f"{group}: {row}" if _several(report) else row, lines)
-            for group, row, lines in report.rows]  # fmt: skip
-    known = [(name, [line for line in lines if y in line.values]) for name, lines in rows]
-    known = [(name, lines) for name, lines in known if lines]
+    rows = ((name, [line for line in lines if y in line.values]) for name, lines in _rows(report))
+    known = [(name, lines) for name, lines in rows if lines]
     longest: list[str] = max((lines[0].values[x] for _, lines in known), key=len, default=[])
-    layout = step_layout(longest, plot_text(report.picture["y_title"]))
-    figure = go.Figure(layout=layout)
+    figure = go.Figure(layout=step_layout(longest, plot_text(report.picture["y_title"])))
     for i, (name, lines) in enumerate(known):
         values = np.array([line.values[y] for line in lines], dtype=float)
         mean = values.mean(axis=0)
@@ -117,12 +111,12 @@ def points_figure(report: StudyReport) -> go.Figure:
             "title": {"text": plot_text(report.picture[f"{axis}_title"]), "standoff": 8}
         }
     figure = go.Figure(layout=layout)
-    for i, (group, row, lines) in enumerate(report.rows):
-        pairs = [_pair(line, x, y) for line in lines]
-        known = [pair for pair in pairs if pair is not None]
+    for i, (row, lines) in enumerate(_rows(report)):
+        pairs = [[finite(line.values.get(axis)) for axis in (x, y)] for line in lines]
+        known = [pair for pair in pairs if None not in pair]
         if not known:
             continue
-        name = plot_text(f"{group}: {row}" if _several(report) else row, longest=48)
+        name = plot_text(row, longest=48)
         colour = LIGHT[f"series{i % SERIES}"]
         symbol = ("circle", "square", "triangle-up")[i // SERIES % 3]
         figure.add_trace(
@@ -138,12 +132,12 @@ def points_figure(report: StudyReport) -> go.Figure:
 def surface_figures(report: StudyReport) -> list[tuple[str, go.Figure]]:
     """δ of each row, averaged over seeds, all with the same axes; with what each is called."""
     found = []
-    for group, row, lines in report.rows:
+    for name, lines in _rows(report):
         known = [line.values for line in lines if "delta" in line.values]
         if known:
             m1, m2 = (np.array(known[0][axis], dtype=float) for axis in ("m1", "m2"))
             mean = np.array([values["delta"] for values in known], dtype=float).mean(axis=0)
-            found.append((f"{group}: {row}" if _several(report) else row, m1, m2, mean))
+            found.append((name, m1, m2, mean))
     ends = [seen_extent(m1, m2, mean) for _, m1, m2, mean in found]
     extent = max((a for a, _ in ends), default=1.0), max((b for _, b in ends), default=1.0)
     return [
@@ -152,13 +146,10 @@ def surface_figures(report: StudyReport) -> list[tuple[str, go.Figure]]:
     ]
 
 
-def _pair(line: Line, x: str, y: str) -> tuple[float, float] | None:
-    first, second = finite(line.values.get(x)), finite(line.values.get(y))
-    return None if first is None or second is None else (first, second)
-
-
-def _several(report: StudyReport) -> bool:
-    return len({line.group for line in report.lines}) > 1
+def _rows(report: StudyReport) -> list[tuple[str, list[Line]]]:
+    """Name each row, with its group where there are several, and return it with its lines."""
+    several = len({line.group for line in report.lines}) > 1
+    return [(f"{group}: {row}" if several else row, lines) for group, row, lines in report.rows]
 
 
 def _difference(unit: str) -> str:

@@ -13,10 +13,9 @@ from stiffnet.results.view import StiffnessView
 from stiffnet.stiffness.given import Floats
 
 
-def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = None) -> go.Figure:
+def delta_figure(view: StiffnessView, extent: tuple[float, float]) -> go.Figure:
     """δ(M₁, M₂): the share of inputs with a step above both, which end at `extent`."""
-    ends = extent or _extent(view)
-    figure = surface_figure(view.m1, view.m2, view.delta, 1.0, f"of {view.noun}", ends)
+    figure = surface_figure(view.m1, view.m2, view.delta, 1.0, f"of {view.noun}", extent)
     share = at_thresholds(view, view.delta, 1.0, 0.0)
     if share is not None:
         edge = {"color": LIGHT["ink"], "width": 2}
@@ -35,12 +34,9 @@ def delta_figure(view: StiffnessView, *, extent: tuple[float, float] | None = No
     return figure
 
 
-def proportion_figure(
-    view: StiffnessView, *, extent: tuple[float, float] | None = None, top: float | None = None
-) -> go.Figure:
+def proportion_figure(view: StiffnessView, extent: tuple[float, float], top: float) -> go.Figure:
     """p̂(M₁, M₂): the mean share of an input's steps above both; the colours end at `top`."""
-    highest, ends = top or proportion_top([view]), extent or _extent(view)
-    return surface_figure(view.m1, view.m2, view.proportion, highest, "of steps", ends)
+    return surface_figure(view.m1, view.m2, view.proportion, top, "of steps", extent)
 
 
 def proportion_top(views: Sequence[StiffnessView]) -> float:
@@ -53,7 +49,7 @@ def proportion_top(views: Sequence[StiffnessView]) -> float:
 
 def surface_extent(views: Sequence[StiffnessView]) -> tuple[float, float]:
     """Return where M₁ and M₂ may end so that no view loses anything but empty space."""
-    ends = [_extent(view) for view in views]
+    ends = [seen_extent(view.m1, view.m2, view.delta) for view in views]
     return max(end[0] for end in ends), max(end[1] for end in ends)
 
 
@@ -64,10 +60,6 @@ def caption_samples(view: StiffnessView) -> str:
     return (
         f"Over the {count(view.kept)} of {count(view.samples)} {view.noun} whose values were kept."
     )
-
-
-def _extent(view: StiffnessView) -> tuple[float, float]:
-    return seen_extent(view.m1, view.m2, view.delta)
 
 
 def seen_extent(m1: Floats, m2: Floats, delta: Floats) -> tuple[float, float]:

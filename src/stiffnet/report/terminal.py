@@ -16,9 +16,9 @@ from stiffnet.report.text import finite, pieces
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def told(title: Text, lead: str, points: Iterable[str]) -> RenderableType:
+def told(title: str, lead: str, points: Iterable[str], *, beside: str = "") -> RenderableType:
     """Return a title, a sentence and a list of sentences, for `rich` to print."""
-    lines: list[RenderableType] = [title, spoken(lead)]
+    lines: list[RenderableType] = [Text.assemble((title, "bold"), beside), spoken(lead)]
     for sentence in points:
         bullet = Table.grid(padding=(0, 1))
         bullet.add_row(Text("•", style="cyan"), spoken(sentence))

@@ -191,6 +191,27 @@ def shape(value: Any) -> str:
     return clean(value, longest=60)
 
 
+def capital(text: str) -> str:
+    """Begin a sentence with a capital letter, and leave the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def told_apart(names: Sequence[str], more: Sequence[str]) -> list[str]:
+    """Add to names that come twice what tells them apart, or a number where nothing does.
+
+    >>> told_apart(["a", "b", "b", "c", "c"], ["", "one", "two", "one", "one"])
+    ['a', 'b, one', 'b, two', 'c, one (1)', 'c, one (2)']
+    """
+    longer = [
+        f"{name}, {own}" if names.count(name) > 1 else name
+        for name, own in zip(names, more, strict=True)
+    ]
+    return [
+        f"{name} ({longer[:i].count(name) + 1})" if longer.count(name) > 1 else name
+        for i, name in enumerate(longer)
+    ]
+
+
 def images(many: int, noun: str = "images") -> str:
     """Write how many images, or what else the plural `noun` says, with the noun.
 

@@ -9,7 +9,17 @@ from rich.console import RenderableType
 from stiffnet.report import blocks, cells
 from stiffnet.report.canvas import canvas
 from stiffnet.report.terminal import spoken
-from stiffnet.report.text import clean, cleaned, count, finite, fixed, number, plot_text, strong
+from stiffnet.report.text import (
+    clean,
+    cleaned,
+    count,
+    finite,
+    fixed,
+    number,
+    plot_text,
+    strong,
+    told_apart,
+)
 from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.training import TrainingLog
 
@@ -26,7 +36,8 @@ _DRAWN = 24  # runs in one chart; of more, the first ones
 
 def parts(given: Given) -> list[blocks.Part]:
     """Return what runs put on a page: their curves in the same charts."""
-    titles = _told_apart(given)
+    seeds = [f"seed {clean(log.facts.get('seed', '?'), longest=20)}" for log, _ in given]
+    titles = told_apart([clean(title or log.title, longest=200) for log, title in given], seeds)
     logs = [log for log, _ in given]
     text = (
         "Solid lines are test images, dotted ones training images, which are cropped, mirrored or "
@@ -77,21 +88,6 @@ def sentence(log: TrainingLog) -> str:
     if accuracy is None:
         return f"{said}."
     return f"{said}, with {strong(f'{fixed(100 * accuracy, 2)} %')} of the test images right."
-
-
-def _told_apart(given: Given) -> list[str]:
-    """Titles of the runs; where two have the same, with the seed or a number."""
-    titles = [clean(title or log.title, longest=200) for log, title in given]
-    several = {title for title in titles if titles.count(title) > 1}
-    seeds = [clean(log.facts.get("seed", "?"), longest=20) for log, _ in given]
-    titles = [
-        f"{title}, seed {seed}" if title in several else title
-        for title, seed in zip(titles, seeds, strict=True)
-    ]
-    return [
-        f"{title} ({titles[:i].count(title) + 1})" if titles.count(title) > 1 else title
-        for i, title in enumerate(titles)
-    ]
 
 
 def _figure(

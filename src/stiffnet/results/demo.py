@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.stats import binom
 
 from stiffnet.results.comparison import Comparison
-from stiffnet.results.fields import record_of, row_of
+from stiffnet.results.fields import record_of
 from stiffnet.results.fold import FoldReport, Form
 from stiffnet.results.ode import EulerComparison
 from stiffnet.results.record import Record
@@ -120,26 +120,6 @@ class DemoReport(Record):
                 }
             )
         return pd.DataFrame(rows)
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types; every result in it as it would be in a file of its own."""
-        networks = [
-            {
-                "name": network.name,
-                "attention": network.attention,
-                "before": network.before.to_row(),
-                "after": network.after.to_row(),
-                "log": network.log.to_row(),
-            }
-            for network in self.networks
-        ]
-        return {
-            "facts": dict(self.facts),
-            "batch": self.batch,
-            "forms": [row_of(form) for form in self.forms],
-            "networks": networks,
-            **{name: getattr(self, name).to_row() for name in _PARTS},
-        }
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:

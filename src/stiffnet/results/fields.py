@@ -20,10 +20,7 @@ def row_of(record: Any) -> dict[str, Any]:
 
 def record_of(row: Mapping[str, Any], kind: type[T]) -> T:
     """Make a record of what `row_of` gave; KeyError, TypeError or ValueError if it gave another."""
-    try:
-        return msgspec.convert(row, kind, dec_hook=_array)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
+    return msgspec.convert(row, kind, dec_hook=_array)
 
 
 def _plain(value: Any) -> Any:
@@ -31,6 +28,8 @@ def _plain(value: Any) -> Any:
         if np.iscomplexobj(value):  # real and imaginary parts are two columns
             value = np.ascontiguousarray(value).view(np.float64).reshape(-1, 2)
         return packed(value)
+    if hasattr(value, "to_row"):  # which may have a form of its own
+        return value.to_row()
     if is_dataclass(value):
         return row_of(value)
     if isinstance(value, Mapping):

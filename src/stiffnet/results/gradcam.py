@@ -192,7 +192,7 @@ class GradcamReport(Record):
 
     def class_name(self, label: int) -> str:
         """Return what a class is called, or its number."""
-        return self.classes[label] if label < len(self.classes) else str(label)
+        return self.classes[label] if 0 <= label < len(self.classes) else str(label)
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each kind of images, then one for each class of the images themselves."""

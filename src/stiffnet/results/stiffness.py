@@ -275,7 +275,7 @@ class StiffnessReport(Record):
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number where it has none."""
-        return self.classes[label] if label < len(self.classes) else str(label)
+        return self.classes[label] if 0 <= label < len(self.classes) else str(label)
 
     @property
     def counted(self) -> list[int]:

@@ -99,7 +99,7 @@ class StripeReport(Record):
         row = super().to_row()
         for module in row["modules"]:
             module.update({name: None for name in _NUMBERS if not np.isfinite(module[name])})
-        return row | {"drift": self.drift and self.drift.to_row()}
+        return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:

@@ -1,7 +1,7 @@
 """What studies find: a file for each row, and the rows of a study with its verdict."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -30,17 +30,6 @@ class StudyRow(Record):
     """What made it: versions, command, data, how long it took."""
     error: str = ""
     """Why there are no values; nothing where there are."""
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "StudyRow":
-        """Make one of what `to_row` gave."""
-        return cls(**{key: row[key] for key in cls.__annotations__ if key in row} | {
-            "needs": tuple(row["needs"])
-        })  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,11 +85,6 @@ class Shown:
     def title(self) -> str:
         """What it is, and in which way it was computed."""
         return f"{self.figure}, {self.how}" if self.how else self.figure
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Shown":
-        """Make one of JSON types."""
-        return cls(**{**row, "published": _printed(row["published"])})
 
 
 @dataclass(frozen=True)
@@ -188,23 +172,3 @@ class StudyReport(Record):
                 }
             )
         return pd.DataFrame(lines)
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "StudyReport":
-        """Make one of what `to_row` gave."""
-        parts: dict[str, Any] = {
-            "lines": tuple(Line(**each) for each in row["lines"]),
-            "published": _printed(row["published"]),
-            "columns": tuple(Shown.from_row(each) for each in row.get("columns", ())),
-            "comparisons": tuple(Comparison(**each) for each in row["comparisons"]),
-            "notes": tuple(row["notes"]),
-        }
-        return cls(**{key: row[key] for key in cls.__annotations__ if key in row} | parts)
-
-
-def _printed(given: Iterable[Iterable[Any]]) -> Printed:
-    return tuple((group, row, value) for group, row, value in given)

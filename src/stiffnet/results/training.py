@@ -33,13 +33,3 @@ class TrainingLog(Record):
     def to_frame(self) -> pd.DataFrame:
         """One row an epoch."""
         return pd.DataFrame(list(self.rows))
-
-    def to_row(self) -> dict[str, Any]:
-        """Everything, as JSON types."""
-        rows = [dict(row) for row in self.rows]
-        return {"rows": rows, "finished": self.finished, "facts": dict(self.facts)}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "TrainingLog":
-        """Make one of what `to_row` gave."""
-        return cls(tuple(row["rows"]), row["finished"], row["facts"])

@@ -82,6 +82,7 @@ def view_of(report: "StiffnessReport") -> StiffnessView:
     if kept.label is not None and len(kept):
         labels = report.by_label().drop(columns="label").rename(columns={"name": "label"})
     empty = np.zeros((len(m1), len(m2)))
+    shares = proportion(*report.countable(), m1, m2, errors=False) if countable else None
     curves = len(kept) and report.tns_steps  # else all have the same total, or none
     return StiffnessView(
         **{name: getattr(report, name) for name in _SAME},
@@ -92,16 +93,12 @@ def view_of(report: "StiffnessReport") -> StiffnessView:
         m1=m1,
         m2=m2,
         delta=report.delta(m1, m2).value if countable else empty,
-        proportion=_proportion(report, m1, m2) if countable else empty,
+        proportion=shares.value if shares else empty,
         stiffest=_curves(report, -1) if curves else (),
         calmest=_curves(report, 1) if curves else (),
         labels=labels,
         relations=report.relate() if kept.loss is not None and len(kept) else None,
     )
-
-
-def _proportion(report: "StiffnessReport", m1: Floats, m2: Floats) -> Floats:
-    return proportion(*report.countable(), m1, m2, errors=False).value
 
 
 def _grid(report: "StiffnessReport") -> tuple[Floats, Floats]:

@@ -308,16 +308,11 @@ def _in_float64(graph: fx.GraphModule) -> bool:
 
 def _run(graph: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
     """Values of all nodes."""
-    values: dict[fx.Node, Any] = {}
-
-    class Keep(fx.Interpreter):
-        def run_node(self, n: fx.Node) -> Any:
-            values[n] = super().run_node(n)
-            return values[n]
-
+    interpreter = fx.Interpreter(graph, garbage_collect_values=False)
     with torch.no_grad():
-        Keep(graph, garbage_collect_values=False).run(x)
-    return {n: v.detach() if isinstance(v, Tensor) else v for n, v in values.items()}
+        interpreter.run(x)
+    values = interpreter.env.items()
+    return {n: v.detach() if isinstance(v, Tensor) else v for n, v in values}
 
 
 def _name(node: fx.Node) -> str:

@@ -8,7 +8,7 @@ rounding where zeros are defective.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,16 +62,21 @@ def matrix_of(
                [0., 2., 0.]])
     """
     matrix = np.empty((rows, size))
-    chunk = max(1, min(size, CHUNK_BYTES // (8 * 8 * max(rows, size, 1))))
-    for start in range(0, size, chunk):
-        stop = min(start + chunk, size)
-        units = torch.zeros(stop - start, size, dtype=torch.float64)
-        units[range(stop - start), range(start, stop)] = 1.0
-        matrix[:, start:stop] = apply(units).numpy().T
-        progress(stop / size)
+    for places, units in unit_vectors(size, CHUNK_BYTES // (8 * 8 * max(rows, size, 1))):
+        matrix[:, places] = apply(units).numpy().T
+        progress(places.stop / size)
     if not np.isfinite(matrix).all():
         raise NonFiniteError(NOT_FINITE)
     return matrix
+
+
+def unit_vectors(size: int, most: int) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the unit vectors of a space as rows, at most so many at a time, and which they are."""
+    for start in range(0, size, max(1, most)):
+        stop = min(start + max(1, most), size)
+        units = torch.zeros(stop - start, size, dtype=torch.float64)
+        units[range(stop - start), range(start, stop)] = 1.0
+        yield slice(start, stop), units
 
 
 def eigenvalues(matrix: Floats) -> Complexes:
@@ -115,8 +120,10 @@ def _irreducible(matrix: Floats) -> list[NDArray[Any]]:
 def _of_part(matrix: Floats) -> Complexes:
     """All eigenvalues, after zeros were taken off by rank."""
     size, scale = len(matrix), None
+    q: Any
+    r: Any
     while len(matrix):
-        q, r, order = _pivoted(matrix)
+        q, r, order = scipy.linalg.qr(matrix, pivoting=True, mode="economic", check_finite=False)
         sizes = np.abs(np.diag(r))
         scale = sizes[0] if scale is None else scale  # of the first: rounding is relative to it
         rank = int((sizes > size * np.finfo(np.float64).eps * scale).sum())
@@ -129,13 +136,6 @@ def _of_part(matrix: Floats) -> Complexes:
     if len(matrix):
         found[: len(matrix)] = scipy.linalg.eigvals(matrix, overwrite_a=False, check_finite=False)
     return found
-
-
-def _pivoted(matrix: Floats) -> tuple[Floats, Floats, NDArray[Any]]:
-    q: Any
-    r: Any
-    q, r, order = scipy.linalg.qr(matrix, pivoting=True, mode="economic", check_finite=False)
-    return q, r, order
 
 
 def extremes(apply: Map, size: int) -> Extremes:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.stiffness.eigen import NOT_FINITE, unit_vectors
 
 CHUNK_BYTES = 1 << 27
 KEEP = 2_000  # eigenvalues for pictures, which show about as many
@@ -80,20 +81,13 @@ def plane_eigenvalues(
     side, rows = inputs[-1], math.prod(outputs)
     elements, count = counts(inputs, outputs)
     stride = max(1, count // KEEP)
-    chunk = max(1, CHUNK_BYTES // (16 * math.prod(inputs)))
     negative = outside = seen = 0
     kept, ends = [], []
-    for start in range(0, rows, chunk):
-        stop = min(start + chunk, rows)
-        units = torch.zeros(stop - start, rows, dtype=torch.float64)
-        units[range(stop - start), range(start, stop)] = 1.0
+    for places, units in unit_vectors(rows, CHUNK_BYTES // (16 * math.prod(inputs))):
         slices = adjoint(units).reshape(-1, side, side)
         near = tolerance * torch.linalg.matrix_norm(slices)[:, None]
         if not bool(near.isfinite().all()):
-            raise NonFiniteError(
-                "The Jacobian has entries that are NaN or infinite. Check the weights and this "
-                "input."
-            )
+            raise NonFiniteError(NOT_FINITE)
         found = torch.linalg.eigvals(slices)
         negative += int((found.real < -near).sum())
         outside += int(((1 + found).abs() > 1 + near).sum())
@@ -102,5 +96,5 @@ def plane_eigenvalues(
         ends.append(flat[three].numpy())
         kept.append(flat[-seen % stride :: stride].numpy())
         seen += len(flat)
-        progress(stop / rows)
+        progress(places.stop / rows)
     return Planes(elements, count, negative, outside, np.concatenate([*ends, *kept]))

@@ -21,6 +21,7 @@ from stiffnet.errors import ShapeChangesError, StepError
 from stiffnet.stiffness.cut import Traced
 from stiffnet.stiffness.eigen import (
     Complexes,
+    Extremes,
     Floats,
     Map,
     Progress,
@@ -30,7 +31,7 @@ from stiffnet.stiffness.eigen import (
     matrix_of,
 )
 from stiffnet.stiffness.jacobian import Jacobian
-from stiffnet.stiffness.planes import counts, plane_eigenvalues
+from stiffnet.stiffness.planes import plane_eigenvalues
 
 Method = Literal["auto", "reduced", "dense", "krylov", "planes"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -51,7 +52,7 @@ class Plan:
     cut: str
     """Where the function was cut, in words."""
     bytes: int
-    """That matrices will take at a time."""
+    """That the matrix, the factors by which its rank is seen, and LAPACK's work will take."""
     seconds: float | None
     """A rough estimate, from a few products and a small matrix; None where there is none."""
 
@@ -69,7 +70,6 @@ class Found:
     """How many have a real part below zero; None where not all are known."""
     outside: int | None
     """How many are outside of Euler's disc |1 + λ| ≤ 1; None likewise."""
-    tolerance: float
     residual: float | None = None
     """Of the iterations; None for direct methods."""
     products: int | None = None
@@ -120,9 +120,8 @@ def spectrum_of(
         return _planes(traced, inputs, outputs, on_plan, progress)
     if x.shape != traced.value.shape:
         return _singular(traced, method, inputs, outputs, on_plan)
-    if method == "dense":
-        return _dense(traced, cap, on_plan, progress)
-    return _cut(traced, method, cap, on_plan, progress)
+    reduced = _uncut(traced) if method == "dense" else _cut(traced)
+    return _found(reduced, method, cap, on_plan, progress)
 
 
 def _planes(
@@ -133,14 +132,13 @@ def _planes(
     progress: Progress,
 ) -> Found:
     jacobian = Jacobian(traced, traced.x)
-    elements, count = counts(inputs, outputs)
     plan = Plan("planes", jacobian.size, 0, "", 16 * jacobian.size, None)
     on_plan(plan)
     found = plane_eigenvalues(
         jacobian.adjoint, inputs, outputs, tolerance=TOLERANCE, progress=progress
     )
     return Found(
-        plan, found.values, count, found.negative, found.outside, TOLERANCE, elements=elements
+        plan, found.values, found.count, found.negative, found.outside, elements=found.elements
     )
 
 
@@ -152,8 +150,9 @@ def _singular(
     on_plan: Callable[[Plan], object],
 ) -> Found:
     if method != "krylov":
+        before, after = ("×".join(map(str, shape)) for shape in (inputs, outputs))
         raise ShapeChangesError(
-            f"The shape changes from {_shape(inputs)} to {_shape(outputs)}, so the Jacobian is not "
+            f"The shape changes from {before} to {after}, so the Jacobian is not "
             "square and has no eigenvalues. Use `method='krylov'` for its largest singular "
             "values, or 'planes' for what the block-level paper computed."
         )
@@ -163,144 +162,122 @@ def _singular(
     values = largest_singular_values(jacobian.apply, jacobian.adjoint, jacobian.size, jacobian.rows)
     none = np.zeros(0, dtype=np.complex128)
     norm = float(values[0]) if len(values) else 0.0
-    return Found(plan, none, 0, None, None, TOLERANCE, norm=norm, singular=values)
+    return Found(plan, none, 0, None, None, norm=norm, singular=values)
 
 
-def _dense(
-    traced: Traced, cap: int, on_plan: Callable[[Plan], object], progress: Progress
-) -> Found:
-    jacobian = Jacobian(traced, traced.x)
-    size = jacobian.size
-    plan = Plan("dense", size, size, "", _bytes(size), None)
-    _refuse_large(plan, cap, "Use `method='reduced'`, or 'krylov' for the extremes alone.")
-    plan = replace(plan, seconds=_seconds(jacobian.apply, size))
-    on_plan(plan)
-    matrix = matrix_of(jacobian.apply, size, size, progress=progress)
-    values = eigenvalues(matrix)
-    condition = None
-    if values.any():
-        condition = _condition(*_vectors(matrix, values[np.abs(values.real).argmax()]))
-    return _counted(plan, values, condition=condition, norm=_norm(jacobian))
+@dataclass(frozen=True, eq=False)
+class _Reduced:
+    """A matrix that has the eigenvalues of a Jacobian, but for zeros and ones."""
+
+    whole: Jacobian
+    product: Map
+    """What the matrix does to vectors."""
+    size: int
+    """Of the matrix."""
+    where: str
+    """Where the function was cut, in words; empty where it was not."""
+    lifted: Callable[[Complexes, Complexes, complex], tuple[Complexes, Complexes]]
+    """Right and left vector of an eigenvalue of the matrix ↦ those of the Jacobian."""
+    kept: int | None = None
+    """Of D (1 + A B), how many coordinates D keeps; the matrix is B A. None without a shortcut."""
+
+    def values(self, found: Complexes) -> Complexes:
+        """All eigenvalues, from those of the matrix; others are ones where D keeps, or zeros."""
+        values = np.zeros(self.whole.size, dtype=np.complex128)
+        values[: self.kept or 0] = 1.0
+        values[: self.size] += found
+        return values
+
+    def ends(self) -> Extremes:
+        """The ends of the spectrum, with a one and a zero that the matrix may not have."""
+        shifted: Map = self.product if self.kept is None else lambda v: v + self.product(v)
+        found = extremes(shifted, self.size)
+        zeros = (self.kept or self.size) < self.whole.size
+        others = [0.0] * zeros + [1.0] * (self.kept is not None)
+        return replace(found, values=np.concatenate([found.values, np.array(others, complex)]))
 
 
-def _cut(
-    traced: Traced, method: str, cap: int, on_plan: Callable[[Plan], object], progress: Progress
-) -> Found:
-    """Reduce to the smallest cut, and take eigenvalues or iterate there."""
+def _uncut(traced: Traced) -> _Reduced:
+    whole = Jacobian(traced, traced.x)
+    return _Reduced(whole, whole.apply, whole.size, "", lambda right, left, value: (right, left))
+
+
+def _cut(traced: Traced) -> _Reduced:
+    """Reduce to the smallest cut."""
     kept, rest = traced.without_shortcut()
-    whole, size = Jacobian(traced, traced.x), traced.x.numel()
-    cut = rest.cut()
+    whole, cut = Jacobian(traced, traced.x), rest.cut()
     if kept is not None and int(kept.sum()) <= cut.size:  # fewer pass behind the sum than inside
-        return _kept(whole, kept, method, cap, on_plan, progress)
+        return _behind_the_sum(whole, kept)
     inner, outer = Jacobian(cut.inner, rest.x), Jacobian(cut.outer, cut.at)
-    mask = None if kept is None else kept.double()
 
     def lift(vectors: Tensor) -> Tensor:
         images = outer.apply(vectors)
-        return images if mask is None else images * mask
+        return images if kept is None else images * kept.double()
 
-    def product(vectors: Tensor) -> Tensor:
-        return inner.apply(lift(vectors))
-
-    plan = Plan("reduced", size, cut.size, cut.where, _bytes(cut.size), None)
-    if method == "auto" and plan.bytes > cap:
-        method = "krylov"
-    if method == "krylov":
-        plan = replace(plan, method="krylov", bytes=0)
-        on_plan(plan)
-        ends = extremes(product if mask is None else lambda v: v + product(v), cut.size)
-        values = np.concatenate([ends.values, _idle(kept, cut.size, size)])
-        return Found(
-            plan, values, size, None, None, TOLERANCE, residual=ends.residual,
-            products=ends.products, norm=_norm(whole),
-        )  # fmt: skip
-    _refuse_large(plan, cap, "Use `method='krylov'`, which finds the extremes in little memory.")
-    plan = replace(plan, seconds=_seconds(product, cut.size))
-    on_plan(plan)
-    matrix = matrix_of(product, cut.size, cut.size, progress=progress)
-    found = eigenvalues(matrix)
-    values = _assembled(found[found != 0], kept, size)
-    condition = None
-    if found.any():
-        chosen = found[np.abs(found.real + (mask is not None)).argmax()]
-        right, left = _vectors(matrix, chosen)
+    def lifted(right: Complexes, left: Complexes, value: complex) -> tuple[Complexes, Complexes]:
         left = _complex(inner.adjoint, left)
         if kept is not None:  # what is not kept has a share in left eigenvectors all the same
-            left[~kept.numpy()] *= np.conj(chosen / (1 + chosen)) if chosen != -1 else 0
-        condition = _condition(_complex(lift, right), left)
-    return _counted(plan, values, condition=condition, norm=_norm(whole))
+            left[~kept.numpy()] *= np.conj(value / (1 + value)) if value != -1 else 0
+        return _complex(lift, right), left
+
+    ones = None if kept is None else int(kept.sum())
+    return _Reduced(whole, lambda v: inner.apply(lift(v)), cut.size, cut.where, lifted, ones)
 
 
-def _kept(
-    whole: Jacobian,
-    kept: Tensor,
+def _behind_the_sum(whole: Jacobian, kept: Tensor) -> _Reduced:
+    """Reduce to the coordinates behind the sum that are not zero whatever x is."""
+    places = kept.nonzero()[:, 0]
+
+    def product(vectors: Tensor) -> Tensor:
+        full = torch.zeros(len(vectors), whole.size, dtype=torch.float64)
+        full[:, places] = vectors
+        return whole.apply(full)[:, places]
+
+    def lifted(right: Complexes, left: Complexes, value: complex) -> tuple[Complexes, Complexes]:
+        full = np.zeros((2, whole.size), dtype=np.complex128)
+        full[:, places.numpy()] = right, left
+        return full[0], _complex(whole.adjoint, full[1])
+
+    return _Reduced(whole, product, len(places), "the sum", lifted)
+
+
+def _found(
+    reduced: _Reduced,
     method: str,
     cap: int,
     on_plan: Callable[[Plan], object],
     progress: Progress,
 ) -> Found:
-    """Take eigenvalues on the coordinates behind the sum that are not zero whatever x is."""
-    places = kept.nonzero()[:, 0]
-    inner, size = len(places), whole.size
-
-    def product(vectors: Tensor) -> Tensor:
-        full = torch.zeros(len(vectors), size, dtype=torch.float64)
-        full[:, places] = vectors
-        return whole.apply(full)[:, places]
-
-    plan = Plan("reduced", size, inner, "the sum", _bytes(inner), None)
-    zeros = np.zeros(1 if inner < size else 0, dtype=np.complex128)
+    """Form the matrix and take its eigenvalues, or iterate with it."""
+    size, inner = reduced.whole.size, reduced.size
+    plan = Plan("reduced", size, inner, reduced.where, 4 * 8 * inner**2, None)
+    advice = "Use `method='krylov'`, which finds the extremes in little memory."
+    if method == "dense":
+        plan = replace(plan, method=method)
+        advice = "Use `method='reduced'`, or 'krylov' for the extremes alone."
     if method == "krylov" or (method == "auto" and plan.bytes > cap):
         plan = replace(plan, method="krylov", bytes=0)
         on_plan(plan)
-        ends = extremes(product, inner)
+        ends = reduced.ends()
         return Found(
-            plan, np.concatenate([ends.values, zeros]), size, None, None, TOLERANCE,
-            residual=ends.residual, products=ends.products, norm=_norm(whole),
+            plan, ends.values, size, None, None, residual=ends.residual,
+            products=ends.products, norm=_norm(reduced.whole),
         )  # fmt: skip
-    _refuse_large(plan, cap, "Use `method='krylov'`, which finds the extremes in little memory.")
-    plan = replace(plan, seconds=_seconds(product, inner))
+    if plan.bytes > cap:
+        raise StepError(
+            f"The matrix of this method has {inner:,} rows and would take "
+            f"{plan.bytes / 2**30:.1f} GiB with what is needed to find its eigenvalues, above the "
+            f"cap of {cap / 2**30:.1f} GiB. {advice}"
+        )
+    plan = replace(plan, seconds=_seconds(reduced.product, inner))
     on_plan(plan)
-    matrix = matrix_of(product, inner, inner, progress=progress)
+    matrix = matrix_of(reduced.product, inner, inner, progress=progress)
     found = eigenvalues(matrix)
-    values = np.zeros(size, dtype=np.complex128)
-    values[:inner] = found
+    values = reduced.values(found)
     condition = None
     if found.any():
-        right, left = _vectors(matrix, found[np.abs(found.real).argmax()])
-        lifted = np.zeros(size, dtype=np.complex128)
-        lifted[places.numpy()] = left
-        spread = np.zeros(size, dtype=np.complex128)
-        spread[places.numpy()] = right
-        condition = _condition(spread, _complex(whole.adjoint, lifted))
-    return _counted(plan, values, condition=condition, norm=_norm(whole))
-
-
-def _assembled(nonzero: Complexes, kept: Tensor | None, size: int) -> Complexes:
-    """All eigenvalues, from those of the product that are not zero.
-
-    Without a shortcut the others are zero. D (1 + A B), with D the coordinates that are kept, has
-    one and each of them added, ones up to the number of kept coordinates, and zeros.
-    """
-    values = np.zeros(size, dtype=np.complex128)
-    if kept is not None:
-        values[: int(kept.sum())] = 1.0
-    values[: len(nonzero)] += nonzero
-    return values
-
-
-def _idle(kept: Tensor | None, inner: int, size: int) -> Complexes:
-    """Eigenvalues that the product does not have, each once."""
-    if kept is None:
-        found = [0.0] if inner < size else []
-    else:
-        found = ([0.0] if not bool(kept.all()) else []) + ([1.0] if int(kept.sum()) > inner else [])
-    return np.array(found, dtype=np.complex128)
-
-
-def _counted(
-    plan: Plan, values: Complexes, *, condition: float | None, norm: float | None
-) -> Found:
+        chosen = found[np.abs(found.real + (reduced.kept is not None)).argmax()]
+        condition = _condition(*reduced.lifted(*_vectors(matrix, chosen), chosen))
     near = TOLERANCE * float(np.abs(values).max(initial=0.0))
     return Found(
         plan,
@@ -308,9 +285,8 @@ def _counted(
         len(values),
         int((values.real < -near).sum()),
         int((np.abs(1 + values) > 1 + near).sum()),
-        TOLERANCE,
         condition=condition,
-        norm=norm,
+        norm=_norm(reduced.whole),
     )
 
 
@@ -351,20 +327,6 @@ def _norm(jacobian: Jacobian) -> float | None:
     return float(found[0]) if len(found) else None
 
 
-def _bytes(size: int) -> int:
-    """Of the matrix, the factors by which its rank is seen, and what LAPACK works in."""
-    return 4 * 8 * size**2
-
-
-def _refuse_large(plan: Plan, cap: int, advice: str) -> None:
-    if plan.bytes > cap:
-        raise StepError(
-            f"The matrix of this method has {plan.inner:,} rows and would take "
-            f"{plan.bytes / 2**30:.1f} GiB with what is needed to find its eigenvalues, above the "
-            f"cap of {cap / 2**30:.1f} GiB. {advice}"
-        )
-
-
 def _seconds(apply: Map, size: int) -> float:
     """Estimate the time from one product and the eigenvalues of a small matrix."""
     if not size:
@@ -377,7 +339,3 @@ def _seconds(apply: Map, size: int) -> float:
     start = time.perf_counter()
     scipy.linalg.eigvals(small, check_finite=False)
     return products + (time.perf_counter() - start) * (size / 160) ** 3
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape))

@@ -14,7 +14,7 @@ _DEMO = {
     "data": "tiles", "style": "flower", "loss_weights": "random", "style_weight": 10.0, "epochs": 4,
 }  # fmt: skip
 _SMALL = {
-    **_FILES, "style_weight": 2e3, "epochs": 3, "batch_size": 2, "crop_scale": [0.25, 1.0],
+    **_FILES, "style_weight": 3e4, "epochs": 12, "image_size": 128, "crop_scale": [0.25, 1.0],
 }  # fmt: skip
 
 STUDY = Study(
@@ -37,9 +37,9 @@ STUDY = Study(
             {"restyle": 0.4},
         ),
         "small": Scale(
-            (Group("photographs at 64 pixels, VGG16"),),
+            (Group("photographs at 128 pixels, VGG16"),),
             {"restyle": {**_SHORT, **_SMALL}},
-            {"restyle": 0.6},
+            {"restyle": 2.7},
         ),
         "paper": Scale(
             (Group("COCO at 256 pixels, VGG16"),),

@@ -1,7 +1,7 @@
 """The comparisons of a study, judged from its rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from stiffnet.studies.verdict import (
     positive,
     within,
 )
+from stiffnet.words import listed
 
 METRICS = {
     "accuracy": "accuracy",
@@ -52,10 +53,17 @@ def comparisons(
 
 
 def verdict_of(made: Sequence[Comparison]) -> Finding:
-    """Judge a study by its comparisons."""
-    return overall(
+    """Judge a study by its comparisons; where it is refuted, say by which of them."""
+    found = overall(
         [Finding(Verdict(c.verdict), c.why, c.seeds, c.estimate, c.low, c.high, c.p) for c in made]
     )
+    if found.verdict is not Verdict.REFUTED or len(made) == 1:
+        return found
+    surest = min(
+        (c for c in made if c.verdict == Verdict.REFUTED), key=lambda c: 0.0 if c.p is None else c.p
+    )
+    where = f" ({surest.group})" if len({c.group for c in made}) > 1 else ""
+    return replace(found, why=f"{found.why} Refuted is “{surest.sentence}”{where}: {surest.why}")
 
 
 def _judged(
@@ -66,18 +74,12 @@ def _judged(
 ) -> Comparison:
     metric, group = judge.metric or study.metric, lines[0].group
     printed = {row: value for title, row, value in known.get(metric, ()) if title == group}
-    if judge.how == "ranks":
-        found = _ranks(judge, lines)
-    elif judge.how == "printed":
+    if judge.how == "printed":
         counted = {line.row: line.values.get(metric) for line in lines if line.values}
         found = as_printed(counted, printed)
     else:
-        sides = [_by_seed(side, metric, lines) for side in judge.sides]
-        shared = sorted(sides[0].keys() & sides[1].keys())
-        differences = [sides[0][seed] - sides[1][seed] for seed in shared]
-        found = (
-            positive(differences) if judge.how == "higher" else within(differences, judge.margin)
-        )
+        compared = [line for line in lines if not judge.rows or line.row in judge.rows]
+        found = _failed(compared) or _tested(judge, metric, compared)
     return Comparison(
         group,
         sentence(judge, metric),
@@ -115,6 +117,34 @@ def _by_seed(side: Side, metric: str, lines: Sequence[Line]) -> dict[int, float]
     return dict.fromkeys({line.seed for line in lines}, side)
 
 
+def _failed(lines: Sequence[Line]) -> Finding | None:
+    """Decide nothing where a row has failed: what is left may be what went well."""
+    lost = [line for line in lines if line.error]
+    if not lost:
+        return None
+    more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+    why = f"{lost[0].row} failed for seed {lost[0].seed}{more}; a comparison needs every seed."
+    return Finding(Verdict.UNDECIDED, why, len({line.seed for line in lines}))
+
+
+def _tested(judge: Judge, metric: str, lines: Sequence[Line]) -> Finding:
+    if judge.how == "ranks":
+        return _ranks(judge, lines)
+    sides = [_by_seed(side, metric, lines) for side in judge.sides]
+    shared = sorted(sides[0].keys() & sides[1].keys())
+    differences = [sides[0][seed] - sides[1][seed] for seed in shared]
+    found = positive(differences) if judge.how == "higher" else within(differences, judge.margin)
+    left_out = sorted({str(line.seed) for line in lines if line.seed not in shared})
+    return _without(found, [f"seed {seed}" for seed in left_out])
+
+
+def _without(found: Finding, names: Sequence[str]) -> Finding:
+    """Say what had no value and so was left out."""
+    if not names:
+        return found
+    return replace(found, why=f"{found.why} There is no value for {listed(names)}.")
+
+
 def _ranks(judge: Judge, lines: Sequence[Line]) -> Finding:
     """Rank the rows by both metrics, as far as they have both of them for every seed."""
     seeds = sorted({line.seed for line in lines})
@@ -130,7 +160,8 @@ def _ranks(judge: Judge, lines: Sequence[Line]) -> Finding:
         np.array([[table[row][seed] for seed in seeds] for row in common]).reshape(-1, len(seeds))
         for table in tables
     )
-    return correlated(x, y, int(judge.margin))
+    rows = dict.fromkeys(line.row for line in lines)
+    return _without(correlated(x, y, int(judge.margin)), [row for row in rows if row not in common])
 
 
 def _published(judge: Judge, printed: Mapping[str, float]) -> float | None:

@@ -61,7 +61,7 @@ DEMO_MINUTES = {
     "forms": 0.2,
 }
 SMALL_MINUTES = {
-    "train": 15.0,
+    "train": 14.0,  # the mean of the rows in results/small; the others are guesses
     "measure": 1.0,
     "freeze": 2.0,
     "stripes": 1.0,

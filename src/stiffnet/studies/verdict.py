@@ -174,10 +174,10 @@ def overall(findings: Sequence[Finding]) -> Finding:
         verdict = Verdict.UNDECIDED
     if len(findings) == 1:
         return Finding(verdict, findings[0].why, seeds)
-    parts = ", ".join(f"{count[v]} {v.value}" for v in Verdict)
+    parts = ", ".join(f"{count[v]} {v.value}" for v in Verdict if count[v])
     why = f"Of {len(findings)} comparisons: {parts}."
     if verdict is Verdict.UNDECIDED and count[Verdict.REFUTED]:
-        why += f" With so many, one is refuted for sure only where p is at most {sure:.2g}."
+        why += f" With so many, only one whose p is at most {sure:.2g} refutes the study."
     return Finding(verdict, why, seeds)
 
 

@@ -13,7 +13,7 @@ from stiffnet.data import open_splits
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.subset import subset
+from stiffnet.data.splits import subset
 from stiffnet.errors import CheckpointError, CorruptFileError, RecipeError
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import Fact, ModelFolder

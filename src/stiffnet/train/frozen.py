@@ -1,6 +1,7 @@
 """What of a detector's backbone does not learn: its first stages, and the statistics of norms.
 
-Attached modules learn wherever they are: they may be new, and trained weights are not.
+Attached modules learn wherever they are: they may be new, and trained weights are not. Of a module
+that took the place of a norm (IEBN), the norm's own tensors are not new.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ def freeze_stages(detector: nn.Module, stages: int) -> None:
     Raises:
         RecipeError: If there are fewer stages.
     """
-    body, spared = body_of(detector), set(_attached_modules(detector))
+    body = body_of(detector)
     like = next(body.parameters())
     with plain_run(body), torch.enable_grad():
         maps = list(tensors_in(body(torch.zeros(1, 3, SIDE, SIDE).to(like))))
@@ -38,7 +39,7 @@ def freeze_stages(detector: nn.Module, stages: int) -> None:
         gradients = torch.autograd.grad(
             _total(maps[:stages]), parameters, allow_unused=True, materialize_grads=False
         )
-    new = {id(p) for module in spared for p in module.parameters()}
+    new = {id(p) for module in _attached_modules(detector) for p in _new_parameters(module)}
     for parameter, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None and id(parameter) not in new:
             parameter.requires_grad_(False)
@@ -46,7 +47,12 @@ def freeze_stages(detector: nn.Module, stages: int) -> None:
 
 def hold_norms(detector: nn.Module) -> None:
     """Let the backbone's batch norms use the statistics that they have, and leave them alone."""
-    spared = {inner for module in _attached_modules(detector) for inner in module.modules()}
+    spared = {
+        inner
+        for module in _attached_modules(detector)
+        for inner in module.modules()
+        if not _is_norm(inner)
+    }
     for module in body_of(detector).modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module not in spared:
             module.eval()
@@ -55,6 +61,17 @@ def hold_norms(detector: nn.Module) -> None:
 def _attached_modules(detector: nn.Module) -> Iterator[nn.Module]:
     for sits in attached(detector):
         yield detector.get_submodule(sits.name)
+
+
+def _is_norm(module: nn.Module) -> bool:
+    """Whether a module took the place of a norm, whose tensors it has."""
+    return bool(getattr(module, "replaces_norm", False))
+
+
+def _new_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
+    for name, parameter in module.named_parameters():
+        if not (_is_norm(module) and name in ("weight", "bias")):
+            yield parameter
 
 
 def _total(maps: list[Tensor]) -> Tensor:

@@ -1,22 +1,14 @@
 """Which parameters the weight decay acts on, and which learn more slowly."""
 
-from collections.abc import Collection
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Collection
+from typing import Any
 
 from torch import nn
 
-from stiffnet.errors import RecipeError, UnknownNameError
-from stiffnet.registry import unknown
+from stiffnet.errors import RecipeError
+from stiffnet.registry import check_known
 
 DECAYS = ("all", "weights")
-
-
-@runtime_checkable
-class Exempting(Protocol):
-    """A module that keeps weight decay off some of its parameters, by timm's convention."""
-
-    def no_weight_decay(self) -> Collection[str]:
-        """Return their names, relative to the module; those it does not have mean nothing."""
 
 
 def parameter_groups(
@@ -51,8 +43,7 @@ def parameter_groups(
         >>> [group["weight_decay"] for group in parameter_groups(nn.Linear(2, 1), 0.1, "weights")]
         [0.1, 0.0]
     """
-    if decay not in DECAYS:
-        raise UnknownNameError(unknown("choice of `decay`", decay, DECAYS))
+    check_known("choice of `decay`", decay, DECAYS)
     exempt = _exempt(model)
     scales = dict.fromkeys((slow_rate, 1.0))
     groups: list[dict[str, Any]] = [
@@ -76,10 +67,15 @@ def parameter_groups(
 
 
 def _exempt(model: nn.Module) -> set[int]:
-    """Identities of the parameters that some module exempts, whatever names they have."""
+    """Identities of the parameters that some module exempts, whatever names they have.
+
+    By timm's convention its method ``no_weight_decay`` returns names, relative to the module; those
+    that it does not have mean nothing.
+    """
     found: set[int] = set()
     for module in model.modules():
-        if isinstance(module, Exempting):
+        exempted: Callable[[], Collection[str]] | None = getattr(module, "no_weight_decay", None)
+        if exempted is not None:
             own = dict(module.named_parameters(remove_duplicate=False))
-            found.update(id(own[name]) for name in module.no_weight_decay() if name in own)
+            found.update(id(own[name]) for name in exempted() if name in own)
     return found

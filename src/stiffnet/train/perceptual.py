@@ -24,6 +24,11 @@ PLAN = torchvision.models.vgg.cfgs["D"][:13]  # VGG16's channels and poolings up
 TAPS = (3, 8, 15, 22)  # places of relu1_2, relu2_2, relu3_3 and relu4_3 among its layers
 CONTENT = 1  # which of them content is compared at
 SHOWN = 3  # names of tensors in a sentence
+# Pixels are prepared as the weights IMAGENET1K_V1 want them. Others of VGG16 fit as well and judge
+# wrongly: IMAGENET1K_FEATURES, which is Caffe's, takes pixels from 0 to 255. So these are known by
+# the red part of their first filter, of which half precision keeps three digits.
+FIRST_FILTER = ((-0.5537, 0.1427, 0.5290), (-0.5831, 0.3566, 0.7657), (-0.6902, -0.0480, 0.4841))
+ROUNDING = 0.005
 
 
 def gram(features: Tensor) -> Tensor:
@@ -78,7 +83,7 @@ def open_loss_network(spec: str | os.PathLike[str]) -> LossNetwork:
     the channels with fixed random weights: it needs no file, and its losses are good for trials.
 
     Raises:
-        CheckpointError: If the file is of another network.
+        CheckpointError: If the file is of another network, or has other weights of this one.
         StiffnetError: One of its other kinds, if the file cannot be read.
     """
     if spec == RANDOM:
@@ -97,6 +102,14 @@ def open_loss_network(spec: str | os.PathLike[str]) -> LossNetwork:
         raise CheckpointError(
             f"{spec} is not of VGG16: it lacks {few(wrong, SHOWN)}, or has them in another shape. "
             "Give torchvision's weights of `vgg16`, without batch norms."
+        )
+    if not torch.allclose(
+        given["0.weight"][0, 0], torch.tensor(FIRST_FILTER), rtol=0.0, atol=ROUNDING
+    ):
+        raise CheckpointError(
+            f"{spec} is of VGG16, but its weights are not those that torchvision calls "
+            "IMAGENET1K_V1, for which pictures are prepared here. Give "
+            '`torchvision.models.vgg16(weights="IMAGENET1K_V1").state_dict()`.'
         )
     for name, tensor in given.items():
         if not bool(torch.isfinite(tensor).all()):

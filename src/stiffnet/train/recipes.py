@@ -143,15 +143,13 @@ RECIPES: Registry[Recipe] = Registry(
             replace(_HE, model="preresnet164_cifar"),
             "StepNet Table 6: ResNet-164 on CIFAR",
         ),
-        Entry(
-            "stepnet-resnet34",
-            replace(_LONG, model="resnet34"),
-            "StepNet Table 6: ResNet-34 on ImageNet",
-        ),
-        Entry(
-            "stepnet-resnet50",
-            replace(_LONG, model="resnet50"),
-            "StepNet Table 6: ResNet-50 on ImageNet",
+        *(
+            Entry(
+                f"stepnet-resnet{depth}",
+                replace(_LONG, model=f"resnet{depth}"),
+                f"StepNet Table 6: ResNet-{depth} on ImageNet",
+            )
+            for depth in (34, 50)
         ),
         Entry(
             "stepnet-fasterrcnn",
@@ -174,15 +172,13 @@ RECIPES: Registry[Recipe] = Registry(
             )
             for depth in (34, 50, 101)
         ),
-        Entry(
-            "asr-vit-s",
-            replace(_VIT, model="vit_small_patch16_224"),
-            "ASR Table 11: ViT-S on ImageNet",
-        ),
-        Entry(
-            "asr-vit-b",
-            replace(_VIT, model="vit_base_patch16_224"),
-            "ASR Table 11: ViT-B on ImageNet",
+        *(
+            Entry(
+                f"asr-vit-{size[0]}",
+                replace(_VIT, model=f"vit_{size}_patch16_224"),
+                f"ASR Table 11: ViT-{size[0].upper()} on ImageNet",
+            )
+            for size in ("small", "base")
         ),
         Entry(
             "asr-vit-b-384",

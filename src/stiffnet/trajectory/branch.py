@@ -9,7 +9,7 @@ place, and the run ends at the addition. So what is evaluated is the network's o
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -18,16 +18,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import StepError
 from stiffnet.scaled_error import agree
-from stiffnet.trajectory.addresses import Addresses
 from stiffnet.trajectory.batch import as_arguments, on_device
 from stiffnet.trajectory.functions import ADDITIONS
-from stiffnet.trajectory.gating import gates
 from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.recorder import Place
-from stiffnet.trajectory.replay import Memory, NothingElseReads, Plan, Replay, copied
+from stiffnet.trajectory.replay import Addresses, Memory, NothingElseReads, Plan, Replay, copied
 from stiffnet.trajectory.rule import verdicts
 from stiffnet.trajectory.stages import handed_on, rearranged, sources, way_between
 from stiffnet.trajectory.steps import Step, run_on
+from stiffnet.trajectory.ways import gates
 from stiffnet.trajectory.wrappers import borrowed, plain_run, unwrap
 
 ROUNDINGS = 1e3  # by which two runs of the same code may differ
@@ -108,35 +107,17 @@ def branch(model: nn.Module, step: Step, example: Any, *, of: Of = "rate") -> Br
         recorded = Replay(network, plan, Memory("", call), keep=True)
         output = recorded.run()
     value = recorded.input
-    found = _Function(network, plan, order, value.shape)
-    found.memory = _smallest(found, recorded, output, step)
-    return Branch(step, of, value if order is None else value.reshape(-1)[order], output, found)
+    memory = _smallest(recorded, output, step)
+    module = network.get_submodule(memory.path)
 
-
-@dataclass
-class _Function:
-    """Runs the smallest module around a step's input again."""
-
-    network: nn.Module
-    plan: Plan
-    order: Tensor | None  # which entry of the input, as the network has it, each entry of x is
-    shape: tuple[int, ...]
-    memory: Memory = field(init=False)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.order is not None:
-            x = x.reshape(-1)[self.order.reshape(-1).argsort()].reshape(self.shape)
-        module = self.network.get_submodule(self.memory.path)
+    def run(x: Tensor) -> Tensor:
+        if order is not None:  # which entry of the input, as the network has it, each of x is
+            x = x.reshape(-1)[order.reshape(-1).argsort()].reshape(value.shape)
         with borrowed(module), _mathematical():
             _lend_buffers(module)
-            return Replay(self.network, self.plan, self.memory).run(x)
+            return Replay(network, plan, memory).run(x)
 
-    def checked(self, memory: Memory, recorded: Replay) -> Tensor:
-        """Evaluate by a call of the pass, and see that nothing else reads what x replaces."""
-        with plain_run(self.network.get_submodule(memory.path)), _mathematical():
-            replay = Replay(self.network, self.plan, memory)
-            with NothingElseReads(replay, recorded):
-                return replay.run(recorded.input)
+    return Branch(step, of, value if order is None else value.reshape(-1)[order], output, run)
 
 
 def _lend_buffers(model: nn.Module) -> None:
@@ -151,20 +132,23 @@ def _lend_buffers(model: nn.Module) -> None:
                 module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
 
 
-def _smallest(function: _Function, recorded: Replay, output: Tensor, step: Step) -> Memory:
+def _smallest(recorded: Replay, output: Tensor, step: Step) -> Memory:
     """Return the innermost call that does the same when it is run again by itself.
 
     That of the step's block, unless it goes by what other blocks left somewhere, as DIA does.
     """
     failed: Exception | None = None
     for call in recorded.plan.around:
+        memory = recorded.kept[call]
+        replay = Replay(recorded.model, recorded.plan, memory)
         try:
-            again = function.checked(recorded.kept[call], recorded)
+            with plain_run(replay.root), _mathematical(), NothingElseReads(replay, recorded):
+                again = replay.run(recorded.input)
         except Exception as error:  # foreign code, in a part that may not run by itself
             failed = error
             continue
         if agree([output], [again], ROUNDINGS * torch.finfo(output.dtype).eps):
-            return recorded.kept[call]
+            return memory
     if isinstance(failed, StepError):
         raise failed
     raise StepError(

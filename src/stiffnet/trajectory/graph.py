@@ -31,8 +31,8 @@ from stiffnet.trajectory.functions import (
     values_read,
 )
 from stiffnet.trajectory.memory import is_twin, memory_of, part_at, reached
-from stiffnet.trajectory.module_stack import ModuleStack
 from stiffnet.trajectory.origins import Below, Origins
+from stiffnet.trajectory.recorder import ModuleStack
 
 
 @dataclass(eq=False, slots=True)
@@ -190,26 +190,17 @@ class Watch(ModuleStack):
         self._calling = False  # a tensor function runs
         self._numbering = True
         self.frames: list[Frame] = []  # in order of their ends
-        self.totals: dict[tuple[str, str], int] = {}  # how many of each kind a module's code has
+        self.totals: Counter[tuple[str, str]] = Counter()  # of each kind, in a module's code so far
         self._stack: list[Frame] = []
         self._clock = itertools.count()
         self._newest: dict[int, Node] = {}
         self._sharing: Sharing = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
 
     def __enter__(self) -> Self:
         super().__enter__()
         if self._below is not None:
             self.watching.enter_context(self._below)
         return self
-
-    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        with torch._C.DisableTorchFunction():  # what this code reads of tensors is not the model's
-            super()._enter(module, args)
-
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        with torch._C.DisableTorchFunction():
-            super()._leave(module, args, output)
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Open a frame, and name its arguments."""
@@ -239,7 +230,6 @@ class Watch(ModuleStack):
                 frame.call(parent, inner, tensor)
         self.frames.append(frame)
         if parent is None:
-            self.totals = dict(self._counts)
             self.origins.close()
             self._newest.clear()
             self._sharing.clear()
@@ -253,9 +243,6 @@ class Watch(ModuleStack):
         given = any(node.op == "argument" for node in frame.nodes)
         return not given or not self.origins.sources(tensor)
 
-    def about_to_see(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Look at what a tensor function is given, before it runs."""
-
     def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Add the result of one tensor function to the graph of the code that called it."""
         if not self._stack:
@@ -263,8 +250,8 @@ class Watch(ModuleStack):
         frame, name = self._stack[-1], name_of(func)
         number = -1
         if name in KINDS and self._numbering:
-            number = self._counts[frame.path, KINDS[name]]
-            self._counts[frame.path, KINDS[name]] += 1
+            number = self.totals[frame.path, KINDS[name]]
+            self.totals[frame.path, KINDS[name]] += 1
         part = None
         if name == "__setitem__":
             result, part = args[0], part_at(*args[:2])
@@ -344,7 +331,6 @@ class Watch(ModuleStack):
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a tensor function, whose operators are its own affair, and look at its result."""
-        self.about_to_see(args, kwargs)
         self._calling = True
         try:
             result = func(*args, **kwargs)

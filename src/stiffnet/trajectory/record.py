@@ -8,21 +8,15 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from stiffnet.attention_layers import Heard, around_layers, told
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
-from stiffnet.sequences import (
-    Given,
-    given_to,
-    hides_padding,
-    parameters_of,
-    takes_padding,
-    takes_tokens,
-)
+from stiffnet.sequences import Given, given_to, hides_padding, parameters_of, takes_tokens
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
-from stiffnet.trajectory.tokens import with_tokens, without_padding
+from stiffnet.trajectory.tokens import length_at, reads_tokens, with_tokens, without_padding
 from stiffnet.trajectory.wrappers import eagerly, unwrap
 
 
@@ -116,19 +110,25 @@ class _Norms(Recorder):
         self._known = steps is not None
         self._finding = False
         self._given: list[Given | None] = []  # tokens with padding of the calls that run
+        self._heard: list[Heard] = []  # by attention layers of torch, in the calls that run
 
     def __enter__(self) -> Self:
         super().__enter__()
         takers = [module for module in self.paths if takes_tokens(module)]
         sites = [site for step in self.steps for site in (step.state_at, step.rate_at)]
-        if not self._known or (takers and any(site.tokens is None for site in sites)):
+        unknown = any(site.tokens is None for site in sites)
+        if not self._known or (unknown and reads_tokens(self.model)):
             # On the model itself, because only such a hook sees keywords.
             self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
             self.watching.enter_context(self._first)
         for module in self.paths:
-            if module not in takers and takes_padding(module):
-                looking = module.register_forward_pre_hook(self._look, with_kwargs=True)
-                self.watching.enter_context(looking)
+            if isinstance(module, nn.MultiheadAttention):
+                hearing = module.register_forward_pre_hook(self._hear, with_kwargs=True)
+                self.watching.enter_context(hearing)
+        for module in around_layers(self.model):
+            self.watching.enter_context(module.register_forward_pre_hook(self._listen))
+            stopping = module.register_forward_hook(self._stop_listening, always_call=True)
+            self.watching.enter_context(stopping)
         for module in takers:
             opening = module.register_forward_pre_hook(self._open, with_kwargs=True)
             self.watching.enter_context(opening)
@@ -161,10 +161,22 @@ class _Norms(Recorder):
         around = self._given[-1] if self._given else None
         self._given.append(around if call is None else call if call.padded else None)
 
-    def _look(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse padding that only torch's own layers are told of."""
-        if not self._given:
-            _refuse_hidden_padding(module, args, kwargs)
+    def _listen(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self._heard.append(Heard())
+
+    def _hear(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note what an attention layer of torch is told."""
+        call = told(layer, args, kwargs)
+        if call is None or self._finding:
+            return
+        if self._given and self._given[-1] is not None:
+            self._given[-1].refuse_other(call.length, call.mask if call.own else None)
+        for heard in self._heard:
+            heard.hear(call)
+
+    def _stop_listening(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._heard:
+            self._heard.pop()
 
     def _close(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if self._given:
@@ -176,6 +188,7 @@ class _Norms(Recorder):
         self._scales.clear()
         self._entered.clear()
         self._given.clear()
+        self._heard.clear()
         self._recording._newest = None
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -207,9 +220,14 @@ class _Norms(Recorder):
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
         """Keep the norms of an operand over all but padding, and let it go."""
-        given = self._given[-1] if self._given else None
+        given: Given | Heard | None = self._given[-1] if self._given else None
+        heard = self._heard[-1] if self._heard else Heard()
+        if given is None and heard.padded:
+            given = heard
         if given is not None:
             value = without_padding(value, site, given)
+        elif site.tokens != ():
+            heard.asked.add(length_at(value, site))
         self._norms[site] = sample_norms(value, axis=site.axis, entries=site.entries)
         self._scales[site] = abs(scale)
 
@@ -232,7 +250,6 @@ def _refuse_hidden_padding(
 ) -> None:
     if name := hides_padding(parameters_of(module), args, kwargs):
         raise StepError(
-            f"The `{name}` of {type(module).__name__} has padding, and it is not known which "
-            "tokens of a step that is. Give the network an `attention_mask` of two axes, "
-            "one number a token, or samples of one length without a mask."
+            f"The `{name}` of {type(module).__name__} has padding and does not say which tokens it "
+            "is. Give a mask of two axes, one number a token, or samples of one length without one."
         )

@@ -15,16 +15,18 @@ that state, whose sum is what the module's code goes on with. Three questions de
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 
 from stiffnet.errors import StepError
 from stiffnet.trajectory.functions import ADDITIONS, FUSED
-from stiffnet.trajectory.gating import before_gates, gates
 from stiffnet.trajectory.graph import Frame, Node
+from stiffnet.trajectory.step import Site
 from stiffnet.trajectory.ways import (
+    before_gates,
     between,
+    gates,
     last_common,
     next_sum,
     precedes,
@@ -39,24 +41,14 @@ from stiffnet.trajectory.ways import (
 class Found:
     """One step as one probe saw it, with the shapes of that probe's batch."""
 
-    module: str
-    kind: str
-    number: int
-    state_operand: int
+    state_at: Site  # without what takes two probes to know, and the count of all that are there
     state_shape: tuple[int, ...]
+    rate_at: Site
+    rate_shape: tuple[int, ...]
     identity: bool
     branch: tuple[str, ...]
-    gates: tuple[str, ...]
-    rate: tuple[str, str, int, int]  # module, kind, number, operand
-    rate_shape: tuple[int, ...]
-    of: int = 0  # how many additions the module's code has
-    rate_of: int = 0
-    total: Node | None = field(default=None, compare=False, repr=False)  # the sum; None of a block
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What must be equal in every probe."""
-        return (self.module, self.kind, self.number, self.state_operand, self.rate)
+    gates: tuple[str, ...] = ()
+    total: Node | None = None  # the sum; None of a block
 
 
 def residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, Found]]:
@@ -67,7 +59,7 @@ def residual_additions(frames: Iterable[Frame]) -> Iterator[tuple[int, Found]]:
         for total, verdict in found:
             if total.number >= 0:
                 yield total.time, _describe(total, verdict)
-            elif not isinstance(frame.module, torch.jit.ScriptModule):  # see `opaque_blocks`
+            elif not isinstance(frame.module, torch.jit.ScriptModule):  # see `steps`
                 raise StepError(
                     f"In {_place(frame)} a state and its rate are "
                     "added inside a function that cannot be watched (TorchScript, say), so that "
@@ -135,21 +127,17 @@ _Steps = list[tuple[Node, _Verdict]]
 
 def verdicts(frame: Frame) -> _Steps:
     """The additions of one frame that are steps, the last one first."""
-    found: _Steps = []
+    known: _Steps = []
     while True:  # a projection may be known by another step in the same code
-        before, found = found, _judged(frame, found)
-        if len(found) == len(before):
+        found: _Steps = []
+        for node in reversed(frame.nodes):
+            if node.op in ADDITIONS and node.floating:
+                verdict = _judge(node, found, known)
+                if verdict is not None:
+                    found.append((node, verdict))
+        if len(found) == len(known):
             return found
-
-
-def _judged(frame: Frame, known: _Steps) -> _Steps:
-    later: _Steps = []
-    for node in reversed(frame.nodes):
-        if node.op in ADDITIONS and node.floating:
-            verdict = _judge(node, later, known)
-            if verdict is not None:
-                later.append((node, verdict))
-    return later
+        known = found
 
 
 def _judge(total: Node, later: _Steps, known: _Steps) -> _Verdict | None:
@@ -350,14 +338,14 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
                 "cannot be watched (TorchScript, say), so that it cannot be told from the rate. "
                 "Make that function plain Python."
             )
-    site = (total.frame.path, "add", total.number, 1 - verdict.state_operand)
-    rate_shape = rate.shape
+    at = Site(total.frame.path, "add", total.number, verdict.state_operand, 0, len(state.shape))
+    rate_at, rate_shape = replace(at, operand=1 - verdict.state_operand), rate.shape
     if gated:
         product, operand = gated[-1]
         source = product.operands[operand]
         assert source is not None
-        site = (product.frame.path, "mul", product.number, operand)
         rate_shape = source.shape
+        rate_at = Site(product.frame.path, "mul", product.number, operand, 0, len(rate_shape))
     plain = before_gates(rate)
     ways = [node for origin in verdict.origin for node in between(origin, plain)]
     if not ways:  # nothing but a gate
@@ -366,15 +354,12 @@ def _describe(total: Node, verdict: _Verdict) -> Found:
         outside = [node.outer for node in verdict.origin if node.outer is not None]
         ways = [n for a in outside for b in outside if a.frame is b.frame for n in between(a, b)]
     return Found(
-        module=total.frame.path,
-        kind="add",
-        number=total.number,
-        state_operand=verdict.state_operand,
+        state_at=at,
         state_shape=state.shape,
+        rate_at=rate_at,
+        rate_shape=rate_shape,
         identity=verdict.identity,
         branch=tuple(dict.fromkeys(n.called.path for n in ways if n.called is not None)),
         gates=tuple(dict.fromkeys(product.frame.path for product, _ in gated)),
-        rate=site,
-        rate_shape=rate_shape,
         total=total,
     )

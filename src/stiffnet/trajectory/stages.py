@@ -9,42 +9,29 @@ from torch import Tensor
 from stiffnet.trajectory.functions import PERMUTATIONS, SAME_VALUES
 from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.rule import Found
+from stiffnet.trajectory.step import Step
 
 Shape = tuple[int, ...]
 
 
-def begins_a_stage(
-    found: Sequence[Found], shapes: Sequence[Shape], axes: Sequence[int]
-) -> list[bool]:
-    """Say of every step of a pass whether its state is another one than that of the step before it.
-
-    For each step, `shapes` has the shape of one sample's state, `axes` the axis of the samples.
-    """
-    return [
-        not i or not _one_state(found, i - 1, shapes[i - 1], shapes[i], axes[i - 1])
-        for i in range(len(found))
-    ]
-
-
-def _one_state(
-    found: Sequence[Found], index: int, shape: Shape, following: Shape, axis: int
-) -> bool:
-    """Whether two steps that follow one another act on one state.
+def acts_on_one_state(found: Sequence[Found], steps: Sequence[Step]) -> bool:
+    """Whether two steps that follow one another, with what was found of them, act on one state.
 
     Swin flattens its map in each block and MaxViT cuts it into windows: their values stay where
     they are on an axis of their own, the channels. A `PixelUnshuffle` leaves no axis as it was,
     whatever the sizes. Where other values lie between (a step inside of a branch), shapes decide.
     """
+    shape, following = (step.shape for step in steps)
     if shape == following:
         return True
-    before, after = found[index].total, found[index + 1]
+    before, after = found[0].total, found[1]
     if math.prod(shape) != math.prod(following) or before is None or after.total is None:
         return False
-    state = after.total.operands[after.state_operand]
+    state = after.total.operands[after.state_at.operand]
     assert state is not None
     way = way_between(before, state, sources)
     if way is not None:
-        return _keeps_an_axis(before, way, axis)
+        return _keeps_an_axis(before, way, steps[0].state_at.axis)
     alike = _merges(shape, following) or _merges(following, shape)
     return alike and not any(_lays_out_anew(node) for node in _between(before, state))
 

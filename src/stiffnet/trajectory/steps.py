@@ -1,6 +1,7 @@
 """The residual steps of any network, in the order in which they run."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,10 @@ from torch import nn
 from stiffnet.errors import NoStepsError, StepError
 from stiffnet.nested import tensors_in
 from stiffnet.trajectory.batch import Example, as_arguments
-from stiffnet.trajectory.graph import Watch
-from stiffnet.trajectory.opaque import opaque_blocks
+from stiffnet.trajectory.graph import Frame, Watch
 from stiffnet.trajectory.origins import StrangeSum
-from stiffnet.trajectory.rule import Found, passed_over, residual_additions
-from stiffnet.trajectory.stages import begins_a_stage
+from stiffnet.trajectory.rule import Found, passed_over, residual_additions, verdicts
+from stiffnet.trajectory.stages import acts_on_one_state
 from stiffnet.trajectory.step import Site as Site, Step as Step
 from stiffnet.trajectory.tokens import with_tokens
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
@@ -63,9 +63,9 @@ def steps_of_call(model: nn.Module, call: Example) -> list[Step]:
         )
     if any(tensor.ndim and not len(tensor) for tensor in given):
         raise StepError("The example batch is empty. Give at least one sample.")
-    (found, strange), (other, otherwise) = (_additions(model, call, size) for size in PROBE_BATCHES)
-    _refuse_strangers(model, strange, otherwise)
-    if [c.key for c in found] != [c.key for c in other]:
+    (watch, found), (again, other) = (_additions(model, call, size) for size in PROBE_BATCHES)
+    _refuse_strangers(model, watch.origins.sums, again.origins.sums)
+    if [(c.state_at, c.rate_at) for c in found] != [(c.state_at, c.rate_at) for c in other]:
         raise StepError(
             f"{type(model).__name__} took different additions on {PROBE_BATCHES[0]} and on "
             f"{PROBE_BATCHES[1]} samples. Its steps depend on the batch size; measure a network "
@@ -77,9 +77,8 @@ def steps_of_call(model: nn.Module, call: Example) -> list[Step]:
             "a branch computed from that state (VGG, DenseNet and ShuffleNet have none). "
             "Measure a residual network."
         )
-    made = [_step(a, b) for a, b in zip(found, other, strict=True)]
-    shapes, axes = [s.shape for s in made], [s.state_at.axis for s in made]
-    return with_tokens(model, _in_stages(made, begins_a_stage(found, shapes, axes)), call)
+    made = [_step(a, b, watch.totals) for a, b in zip(found, other, strict=True)]
+    return with_tokens(model, _in_stages(made, found), call)
 
 
 def _refuse_strangers(
@@ -99,26 +98,28 @@ def _refuse_strangers(
             )
 
 
-def _step(found: Found, other: Found) -> Step:
+def _step(found: Found, other: Found, totals: Mapping[tuple[str, str], int]) -> Step:
     """Combine two probes into a step whose sample axes are known."""
-    axis, entries = sample_axis(found.module, found.state_shape, other.state_shape)
-    rate_axis, rate_entries = sample_axis(found.module, found.rate_shape, other.rate_shape)
-    kept = tuple(n for i, n in enumerate(found.state_shape) if i != axis)
-    at = Site(
-        found.module, found.kind, found.number, found.state_operand, found.of,
-        len(found.state_shape), axis, entries,
-    )  # fmt: skip
+    module = found.state_at.module
+
+    def known(site: Site, few: tuple[int, ...], many: tuple[int, ...]) -> Site:
+        axis, entries = sample_axis(module, few, many)
+        of = totals.get((site.module, site.kind), 0)
+        return replace(site, of=of, axis=axis, entries=entries)
+
+    at = known(found.state_at, found.state_shape, other.state_shape)
+    kept = tuple(n for i, n in enumerate(found.state_shape) if i != at.axis)
     return Step(
-        name=found.module.replace("._orig_mod", "").removeprefix("_orig_mod."),
+        name=module.replace("._orig_mod", "").removeprefix("_orig_mod."),
         stage=0,
-        shape=kept if entries == 1 else (entries, *kept),
+        shape=kept if at.entries == 1 else (at.entries, *kept),
         identity=found.identity,
         counted=True,
         branch=found.branch,
         gates=found.gates,
         state_at=at,
-        increment_at=replace(at, operand=1 - found.state_operand),
-        rate_at=Site(*found.rate, found.rate_of, len(found.rate_shape), rate_axis, rate_entries),
+        increment_at=replace(at, operand=1 - at.operand),
+        rate_at=known(found.rate_at, found.rate_shape, other.rate_shape),
     )
 
 
@@ -137,20 +138,21 @@ def sample_axis(module: str, few: tuple[int, ...], many: tuple[int, ...]) -> tup
     return grown[0], few[grown[0]] // less
 
 
-def _in_stages(made: list[Step], begins: list[bool]) -> list[Step]:
+def _in_stages(made: list[Step], found: list[Found]) -> list[Step]:
     """Number the additions of each module and the runs of one state."""
     staged: list[Step] = []
-    seen: dict[str, int] = {}
-    for step, first in zip(made, begins, strict=True):
+    seen: Counter[str] = Counter()
+    for i, step in enumerate(made):
+        first = not i or not acts_on_one_state(found[i - 1 : i + 1], made[i - 1 : i + 1])
         stage = staged[-1].stage + first if staged else 0
-        nth = seen.get(step.name, 0)
-        seen[step.name] = nth + 1
+        nth = seen[step.name]
+        seen[step.name] += 1
         name = f"{step.name}#{nth}" if nth else step.name
         staged.append(replace(step, name=name, stage=stage, counted=not first))
     return staged
 
 
-def _additions(model: nn.Module, given: Example, size: int) -> tuple[list[Found], list[StrangeSum]]:
+def _additions(model: nn.Module, given: Example, size: int) -> tuple[Watch, list[Found]]:
     """Run `size` samples through the model and apply the rule to every frame."""
     call = given.resized(size)
     try:
@@ -170,16 +172,38 @@ def _additions(model: nn.Module, given: Example, size: int) -> tuple[list[Found]
             "that also goes on beside the sum, so that it cannot be said whether they are steps. "
             "Measure the network in the blocks from which this code was made."
         )
-    found = [*residual_additions(watch.frames), *opaque_blocks(watch.frames)]
-    counted = [
-        replace(
-            step,
-            of=watch.totals.get((step.module, step.kind), 0),
-            rate_of=watch.totals.get(step.rate[:2], 0),
-        )
-        for _, step in sorted(found, key=lambda pair: pair[0])
-    ]
-    return counted, watch.origins.sums
+    found = [*residual_additions(watch.frames), *_opaque_blocks(watch.frames)]
+    return watch, [step for _, step in sorted(found, key=lambda pair: pair[0])]
+
+
+def _opaque_blocks(frames: list[Frame]) -> Iterator[tuple[int, Found]]:
+    """Blocks of TorchScript, whose code cannot be watched, that are steps, and when they began.
+
+    Such a block counts as a step where it stands among siblings of its kind, keeps the shape and,
+    as far as its operators show, adds one rate to its state.
+
+    Raises:
+        StepError: If the operators of such a module show steps that cannot be read so.
+    """
+    opaque = [f for f in frames if isinstance(f.module, torch.jit.ScriptModule) and f.parent]
+    kinds = Counter((f.parent, f.module.original_name) for f in opaque)
+    calls: Counter[str] = Counter()
+    for frame in opaque:
+        entered = [node.shape for node in frame.nodes if node.op == "argument"]
+        inside = len(verdicts(frame))
+        number = calls[frame.path]
+        calls[frame.path] += 1
+        repeated = kinds[frame.parent, frame.module.original_name] > 1
+        readable = repeated and entered[:1] == frame.result_shapes[:1] != []
+        if inside > 1 or (inside and not readable):
+            raise StepError(
+                f"{frame.path!r} is TorchScript and has {inside} step{'s' if inside > 1 else ''} "
+                "that cannot be watched. Measure the plain Python module that it was made from."
+            )
+        if readable and (inside or not frame.returned):
+            shape, path = entered[0], frame.path
+            state_at, rate_at = (Site(path, "block", number, i, 0, len(shape)) for i in (0, 1))
+            yield frame.nodes[0].time, Found(state_at, shape, rate_at, shape, True, (path,))
 
 
 def _runs(model: nn.Module, call: Example) -> bool:

@@ -5,13 +5,16 @@ run on two samples, then on the same with one sequence after the other cut to ha
 doubled, where it takes no shorter one): the axes that change with a sequence count its tokens.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from stiffnet.attention_layers import Heard, holds_layers, told
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped
 from stiffnet.sequences import (
@@ -30,6 +33,8 @@ from stiffnet.trajectory.wrappers import plain_run
 
 SAMPLES = 2
 _BESIDE = (*TOKENS, MASK, "token_type_ids", "position_ids")
+_MOST_BESIDE = 5  # arguments that may go with a sequence: every choice of them is tried
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,12 @@ class SequenceArguments:
     """Of their names: none, or ``decoder_``."""
     length: int
     tensors: tuple[Tensor, ...]
+    axis: int = 1
+    """Of these tensors, along which their tokens lie."""
+    words: bool = True
+    """They hold whole numbers or are known by their names; otherwise they are just sequences."""
+    nameless: bool = False
+    """They are known by their shapes and not by their names."""
 
     def holds(self, value: Any) -> bool:
         """Whether a value is one of them."""
@@ -47,8 +58,8 @@ class SequenceArguments:
 
 
 def reads_tokens(model: nn.Module) -> bool:
-    """Whether some part of a network takes an attention mask."""
-    return any(takes_tokens(module) for module in model.modules())
+    """Whether some part of a network takes an attention mask, or is an attention layer of torch."""
+    return holds_layers(model) or any(takes_tokens(module) for module in model.modules())
 
 
 def sequences_of_call(model: nn.Module, call: Example) -> list[SequenceArguments]:
@@ -63,9 +74,8 @@ def sequences_of_call(model: nn.Module, call: Example) -> list[SequenceArguments
         ends = [end for end in (*TOKENS, MASK) if name.endswith(end)]
         if ends and (value.ndim == 2 or ends[0] == TOKENS[1]):
             lengths.setdefault(name.removesuffix(ends[0]), value.shape[1])
-    if not lengths:  # whatever it is called, a table of whole numbers is one of tokens
-        tables = [t for _, t in given if t.ndim == 2 and not t.is_floating_point()]
-        lengths = {"": tables[0].shape[1]} if tables else {}
+    if not lengths:
+        return _nameless([tensor for _, tensor in given])
     found = []
     for prefix, length in lengths.items():
         own = {prefix + end for end in _BESIDE}
@@ -80,10 +90,36 @@ def sequences_of_call(model: nn.Module, call: Example) -> list[SequenceArguments
     return found
 
 
+def _nameless(given: Sequence[Tensor]) -> list[SequenceArguments]:
+    """Read arguments of any names: a table of whole numbers has tokens, whatever it is called.
+
+    Without one, tensors of three axes are sequences: samples, tokens and channels, or the latter
+    two the other way round. Images have none. Masks and the like go with what is as long.
+    """
+    tables = [t for t in given if t.ndim == 2 and t.dtype in _WHOLE]
+    values = [t for t in given if t.is_floating_point() and t.ndim > 2]
+    if not tables and any(t.ndim > 3 for t in values):
+        return []
+    found = []
+    for tensor in tables or values:
+        for axis in (1,) if tables else (1, 2):
+            length = tensor.shape[axis]
+            beside = [t for t in given if t is not tensor and _goes_with(t, length, axis)]
+            own = (tensor, *beside)
+            found.append(
+                SequenceArguments("", length, own, axis, words=bool(tables), nameless=True)
+            )
+    return found
+
+
+def _goes_with(tensor: Tensor, length: int, axis: int) -> bool:
+    return tensor.ndim < 4 and tensor.shape[axis if tensor.ndim > 2 else 1] == length
+
+
 def what_samples_are(model: nn.Module, inputs: Any) -> dict[str, str]:
     """Say what samples are, where they are texts, alone or beside something else."""
-    is_text = reads_tokens(model) and sequences_of_call(model, as_arguments(inputs))
-    return {"samples": "samples with text"} if is_text else {}
+    found = sequences_of_call(model, as_arguments(inputs)) if reads_tokens(model) else []
+    return {"samples": "samples with text"} if any(each.words for each in found) else {}
 
 
 def refuse_padding(model: nn.Module, inputs: Any, what: str) -> None:
@@ -92,13 +128,44 @@ def refuse_padding(model: nn.Module, inputs: Any, what: str) -> None:
     Raises:
         StepError: If there is any; it says that `what` would count it.
     """
-    args, kwargs = as_arguments(inputs)
-    for name, value in named(parameters_of(model), args, kwargs):
-        if name.endswith(MASK) and isinstance(value, Tensor) and says_padding(value):
-            raise StepError(
-                f"The `{name}` says that there is padding, which {what} would count among the "
-                "tokens. Cut the padding off, and give samples of one length, or one at a time."
-            )
+    call = as_arguments(inputs)
+    masks = [
+        f"The `{name}` says"
+        for name, value in named(parameters_of(model), *call)
+        if name.endswith(MASK) and isinstance(value, Tensor) and says_padding(value)
+    ]
+    if masks or tells_padding(model, call):
+        raise StepError(
+            f"{[*masks, 'Attention layers are told'][0]} that there is padding, which {what} would "
+            "count among the tokens. Cut the padding off, and give samples of one length, or one "
+            "at a time."
+        )
+
+
+def tells_padding(model: nn.Module, call: Example) -> bool:
+    """Whether a call makes a network tell some attention layer of torch that keys are padding.
+
+    A network without such layers is not run, and one that cannot be run tells nothing here.
+    """
+    if not holds_layers(model):
+        return False
+    padded = []
+
+    def look(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard = told(layer, args, kwargs)
+        padded.append(heard is not None and heard.mask is not None)
+
+    with ExitStack() as hooks, plain_run(model):
+        for module in model.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                hooks.enter_context(module.register_forward_pre_hook(look, with_kwargs=True))
+        try:
+            call.on(model)
+        except StepError:
+            raise
+        except Exception:  # said by whoever runs it next
+            return False
+    return any(padded)
 
 
 def with_tokens(model: nn.Module, steps: Sequence[Step], call: Example) -> list[Step]:
@@ -109,7 +176,7 @@ def with_tokens(model: nn.Module, steps: Sequence[Step], call: Example) -> list[
     """
     if not reads_tokens(model):
         return list(steps)
-    found = [axes for _, axes in axes_by_sequence(model, steps, call)]
+    found = [axes for _, axes, _ in axes_by_sequence(model, steps, call)]
     axes = [each for each in found if each is not None]
     if not axes or len(axes) < len(found):
         return list(steps)
@@ -132,16 +199,47 @@ def with_tokens(model: nn.Module, steps: Sequence[Step], call: Example) -> list[
 
 def axes_by_sequence(
     model: nn.Module, steps: Sequence[Step], call: Example
-) -> Iterator[tuple[SequenceArguments, dict[Site, tuple[int, ...]] | None]]:
-    """For every sequence of a call, the axes of each site that change with it; None if unknown."""
+) -> Iterator[tuple[SequenceArguments, dict[Site, tuple[int, ...]] | None, Example]]:
+    """For every sequence of a call, the axes of each site that change with it; None if unknown.
+
+    The last of each is the call on a few samples whose tensors the sequence has.
+    """
     if samples_in(call) < 1:
         return
     call = resized(call, SAMPLES)
-    usual: dict[Site, tuple[int, ...]] | None = None
-    for sequence in sequences_of_call(model, call):
-        if usual is None:
-            usual = _shapes(model, steps, call)
-        yield sequence, usual and _changed(model, steps, call, sequence, usual)
+    found = sequences_of_call(model, call)
+    usual = _shapes(model, steps, call) if found else None
+    if usual is None:
+        for each in found:
+            yield each, None, call
+        return
+    done: list[Tensor] = []
+    for _, others in itertools.groupby(found, key=lambda each: id(each.tensors[0])):
+        ways = list(others)
+        if any(ways[0].tensors[0] is tensor for tensor in done):
+            continue
+        read = ((way, _changed(model, steps, call, way, usual)) for way in _ways(ways, found))
+        sequence, axes = next((each for each in read if each[1] is not None), (ways[0], None))
+        done += sequence.tensors if axes is not None else ()
+        yield sequence, axes, call
+
+
+def _ways(
+    choices: Sequence[SequenceArguments], found: Sequence[SequenceArguments]
+) -> Iterator[SequenceArguments]:
+    """In which ways the arguments of a call may make up one of its sequences, likely ones first.
+
+    Where there are several sequences without names, any of the others may go with this one.
+    """
+    alone = len({id(each.tensors[0]) for each in found}) == 1
+    for each in choices:
+        first, *others = each.tensors
+        if alone or not each.nameless:
+            yield each
+            continue
+        for count in range(len(others[:_MOST_BESIDE]) + 1):
+            for some in itertools.combinations(others[:_MOST_BESIDE], count):
+                yield replace(each, tensors=(first, *some))
 
 
 def _changed(
@@ -151,16 +249,9 @@ def _changed(
     sequence: SequenceArguments,
     usual: dict[Site, tuple[int, ...]],
 ) -> dict[Site, tuple[int, ...]] | None:
-    def halved(tensor: Tensor) -> Tensor:
-        return tensor[:, : (tensor.shape[1] + 1) // 2]
-
-    def doubled(tensor: Tensor) -> Tensor:
-        return torch.cat([tensor, tensor], dim=1)
-
-    for change in (halved, doubled):
-        other = mapped(call, lambda v, f=change: f(v) if sequence.holds(v) else v)  # type: ignore[misc]
-        shapes = _shapes(model, steps, other)
-        if shapes is None or change(torch.empty(1, sequence.length)).shape[1] == sequence.length:
+    for length in ((sequence.length + 1) // 2, 2 * sequence.length):
+        shapes = _shapes(model, steps, at_length(call, sequence, length))
+        if shapes is None or length == sequence.length:
             continue
         return {
             site: tuple(i for i, n in enumerate(shape) if shapes[site][i] != n)
@@ -168,6 +259,29 @@ def _changed(
             if site in shapes
         }
     return None
+
+
+def at_length(call: Example, sequence: SequenceArguments, length: int) -> Example:
+    """Return a call with its sequence cut, or repeated once, to another length.
+
+    A square of its length, which is no sequence of samples, says who reads whom: it is changed
+    along both axes.
+    """
+    square = (sequence.length, sequence.length)
+
+    def along(value: Tensor, axis: int) -> Tensor:
+        whole = torch.cat([value, value], axis) if length > sequence.length else value
+        return whole.narrow(axis, 0, length)
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.shape == square and len(value) != SAMPLES:
+            return along(along(value, 0), 1)
+        if not sequence.holds(value):
+            return value
+        return along(value, sequence.axis if value.ndim > 2 else 1)
+
+    other: Example = mapped(call, changed)
+    return other
 
 
 def _shapes(
@@ -182,7 +296,15 @@ def _shapes(
     return seen.values
 
 
-def without_padding(value: Tensor, site: Site, given: Given) -> Tensor:
+def length_at(value: Tensor, site: Site) -> int | None:
+    """Return how many tokens a value has that is met at `site`; None where that is not known."""
+    if site.tokens is None or len(site.tokens) != 1:
+        return None
+    (axis,) = site.tokens
+    return site.entries if axis == site.axis else value.shape[axis]
+
+
+def without_padding(value: Tensor, site: Site, given: Given | Heard) -> Tensor:
     """Return a value with zeros where there is padding in the `given` sequences of its call.
 
     It is met at `site`, whose `tokens` are known; without tokens it is returned as it is. A
@@ -197,7 +319,8 @@ def without_padding(value: Tensor, site: Site, given: Given) -> Tensor:
         raise StepError(_refusal(site, "several axes of its state count tokens"))
     (axis,) = site.tokens
     rows = value.shape[site.axis] // site.entries
-    length = site.entries if axis == site.axis else value.shape[axis]
+    length = length_at(value, site)
+    assert length is not None
     if axis != site.axis and site.entries > 1:
         raise StepError(_refusal(site, "its state mixes samples and other positions in one axis"))
     try:

@@ -59,11 +59,8 @@ class Task(ABC):
         self.recipe = recipe
         for name in NOT_FOR_ALL:
             if name not in self.uses and getattr(recipe, name) != DEFAULTS[name]:
-                back = (
-                    f"Set `{name}` back to {DEFAULTS[name]}."
-                    if DEFAULTS[name] != ""
-                    else (f"Leave `{name}` out.")
-                )
+                usual = DEFAULTS[name]
+                back = f"Leave `{name}` out." if usual == "" else f"Set `{name}` back to {usual}."
                 raise RecipeError(
                     f"`{name}` is {getattr(recipe, name)}, but `task` is {recipe.task!r}, which "
                     f"does not use it. {back}"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torchmetrics.detection import MeanAveragePrecision
@@ -24,6 +25,9 @@ NAMES = {  # ours, and torchmetrics' for the same
     "ap_m": "map_medium",
     "ap_l": "map_large",
 }
+
+OVERLAPS = np.linspace(0.5, 0.95, 10).tolist()  # COCO's; torchmetrics would round them to float32,
+RECALLS = np.linspace(0.0, 1.0, 101).tolist()  # and a recall of 0.1 would miss the one at 0.1
 
 WHOLE = ("32-true", "64-true")
 
@@ -85,10 +89,15 @@ class Detect(Task):
         return Judged(len(images), nothing, dict.fromkeys(PARTS, nothing), kept)
 
     def tested(self, sums: Mapping[str, float], kept: Sequence[Any]) -> dict[str, float | None]:
-        """COCO's average precisions, of all images together."""
+        """COCO's average precisions, of all images together.
+
+        Of boxes with equal scores that of the earlier image counts first, so the images are put
+        back into their order.
+        """
         found = [each for batch, _ in kept for each in batch]
         wanted = [each for _, batch in kept for each in batch]
-        return average_precisions(found, wanted)
+        order = sorted(range(len(wanted)), key=lambda each: int(wanted[each]["image_id"]))
+        return average_precisions([found[each] for each in order], [wanted[each] for each in order])
 
     def check(self, loaded: LoadedModel, data: Data, output: Any) -> None:
         """See that it is a detector, of as many classes as the data have."""
@@ -125,7 +134,12 @@ def average_precisions(found: Boxes, wanted: Boxes) -> dict[str, float | None]:
 
     None stands for a precision that does not exist, as that of large things where there are none.
     """
-    metric = MeanAveragePrecision(backend="pycocotools", sync_on_compute=False)
+    metric = MeanAveragePrecision(
+        iou_thresholds=OVERLAPS,
+        rec_thresholds=RECALLS,
+        backend="pycocotools",
+        sync_on_compute=False,
+    )
     metric.update(list(found), list(wanted))
     all_of_them = metric.compute()
     values = {name: float(all_of_them[theirs]) for name, theirs in NAMES.items()}

@@ -1,8 +1,9 @@
-"""torch's legacy format, which published weights still have: read by a process of its own.
+"""torch's own formats, read as tensors and plain values: zip archives, and the legacy format.
 
-The format has no index and no checksums: how much memory to take, a pickle says. So another process
-reads the file, as tensors and plain values only, with a limit of memory and of time, and hands the
-tensors back as safetensors.
+A zip archive is read after a check of every part's sum. The legacy format, which published weights
+still have, has no index and no checksums: how much memory to take, a pickle says. So another
+process reads the file, as tensors and plain values only, with a limit of memory and of time, and
+hands the tensors back as safetensors.
 """
 
 import json
@@ -10,6 +11,7 @@ import pickletools
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,68 @@ from torch import Tensor
 
 from stiffnet.errors import CorruptFileError, StorageError, UnsafeFileError
 from stiffnet.network import tensors_only
-from stiffnet.network.tensors_only import ANSWER, TENSORS, Passed, largest_memory
+from stiffnet.network.tensors_only import (
+    ANSWER,
+    TENSORS,
+    NotPlain,
+    Passed,
+    largest_memory,
+    load_tensors,
+)
+from stiffnet.words import first_line
 
+ZIP = b"PK\x03\x04"  # that a zip archive starts with
 MAGIC = 0x1950A86A20F9469CFC6C  # torch's, in a pickle of its own before everything else
 SHORTEST, PACE = 120.0, 2**20  # seconds for any file, and bytes in each second beyond
+
+
+def read_zip(path: Path) -> object:
+    """Return what a zip file of `torch.save` holds.
+
+    Raises:
+        UnsafeFileError: If the file names anything that could run code. It is not run.
+        CorruptFileError: If the file is damaged, or is another zip archive.
+    """
+    _check_zip(path)
+    try:
+        if not path.name.endswith(".safetensors"):
+            return load_tensors(path, mmap=True)
+        with path.open("rb") as stream:  # a path would go to safetensors by its suffix
+            return load_tensors(stream)
+    except NotPlain as error:
+        raise _unsafe(path, str(error)) from error
+    except Exception as error:
+        raise CorruptFileError(
+            f"{path} is damaged: {first_line(error)}. Download it again."
+        ) from error
+
+
+def _check_zip(path: Path) -> None:
+    """Refuse archives that are damaged, packed, scripted, or larger inside than outside."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+            larger = sum(entry.file_size for entry in entries) > path.stat().st_size
+            broken = None if packed or larger else archive.testzip()
+    except Exception as error:  # a hostile archive finds many ways
+        raise CorruptFileError(
+            f"{path} is cut short or damaged: {first_line(error)}. Download it again."
+        ) from error
+    names = [entry.filename for entry in entries]
+    if any(name.endswith("/constants.pkl") for name in names):
+        raise UnsafeFileError(
+            f"{path} is a TorchScript archive, which holds code, so it was not opened. "
+            "Save the state dict alone."
+        )
+    if packed or larger or not any(name.endswith("data.pkl") for name in names):
+        raise CorruptFileError(
+            f"{path} is a zip archive, but not one that `torch.save` wrote. Give a weights file."
+        )
+    if broken is not None:
+        raise CorruptFileError(
+            f"{path} is damaged: its part {broken} fails its checksum. Download it again."
+        )
 
 
 def is_legacy(start: bytes) -> bool:
@@ -49,7 +109,7 @@ def read_legacy(path: Path) -> object:
     with tempfile.TemporaryDirectory(prefix="stiffnet-", ignore_cleanup_errors=True) as place:
         answer = _ask(path, Path(place))
         if "unsafe" in answer:
-            raise unsafe(path, answer["unsafe"])
+            raise _unsafe(path, answer["unsafe"])
         if "damaged" in answer:
             raise CorruptFileError(f"{path} is damaged: {answer['damaged']}. Download it again.")
         if "storage" in answer:
@@ -70,7 +130,7 @@ def read_legacy(path: Path) -> object:
         return _rebuilt(answer["content"], tensors)
 
 
-def unsafe(path: Path, name: str) -> UnsafeFileError:
+def _unsafe(path: Path, name: str) -> UnsafeFileError:
     """The error on a file that names something other than tensors and plain values."""
     what = f"{name}, " if name else ""
     return UnsafeFileError(
