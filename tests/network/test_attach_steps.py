@@ -56,7 +56,7 @@ def holds(case, module, **options):
             assert ((gated_index - index).abs() <= RTOL["identity"] * index).all()
 
 
-@pytest.mark.parametrize("module", ["se", "stepnet"])
+@pytest.mark.parametrize("module", ["se", "dia", "stepnet"])
 @pytest.mark.parametrize("case", FAST.values(), ids=FAST)
 def test_steps_and_indices_are_those_of_the_plain_network(case, module):
     holds(case, module)

@@ -1,9 +1,11 @@
 """Step sizes read off a running network are the gates that its modules compute."""
 
+import copy
 from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
 import stiffnet
 from stiffnet.errors import StepError
@@ -35,6 +37,39 @@ def test_the_values_are_the_gates(name):
     model(IMAGES)
     assert len(gates) == 9
     torch.testing.assert_close(values, gates, rtol=RTOL["batch32"], atol=0.0)
+
+
+class EveryPixel(nn.Module):
+    """A user's: each entry of the rate has a step size of its own."""
+
+    def __init__(self, channels, *, channel_axis=1):
+        super().__init__()
+
+    def forward(self, rate):
+        return torch.sigmoid(rate.square()) * rate
+
+
+class InAPart(EveryPixel):
+    def __init__(self, channels, *, channel_axis=1):
+        super().__init__(channels)
+        self.part = EveryPixel(channels)
+
+    def forward(self, rate):
+        return self.part(rate)
+
+
+@pytest.mark.parametrize("module", [EveryPixel, InAPart])
+def test_a_module_of_the_users_scales_a_rate_whatever_the_size_of_its_gate(module):
+    plain = stiffnet.create_model("resnet20_cifar", seed=1).eval()
+    model = stiffnet.attach(copy.deepcopy(plain), module, where=["layer2.0", "layer3.1"])
+    rates = []
+    for each in (plain, model):
+        with stiffnet.record(each) as recording:
+            each(IMAGES)
+        rates.append(recording.trajectory.rate_norms[:, 3])
+        assert recording.trajectory.steps[3].name == "layer2.0"
+    torch.testing.assert_close(rates[1], rates[0], rtol=RTOL["batch32"], atol=0.0)
+    assert not torch.allclose(recording.trajectory.increment_norms[:, 3], rates[1])
 
 
 def test_a_network_without_modules_has_none():

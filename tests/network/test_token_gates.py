@@ -9,6 +9,7 @@ import torch
 import transformers
 from torch import nn
 
+import stiffnet
 from network.transformers_cases import DECODERS, ENCODERS, OTHERS, example, network
 from stiffnet.attention import Attention
 from stiffnet.errors import StepError
@@ -118,6 +119,22 @@ def test_an_encoder_reads_the_mean_of_its_tokens(kind):
             assert not module.tokens.causal
             module.tokens = None
     assert torch.equal(found, last(model, batch([row])))
+
+
+@pytest.mark.parametrize("kind", MEANS)
+@pytest.mark.parametrize("case", [*SOME_DECODERS, ENCODERS[0]], ids=label)
+def test_step_sizes_are_not_in_the_rate_also_where_each_token_has_its_own(case, kind):
+    model, given = gated(case, kind), example(case)
+    plain = detach(copy.deepcopy(model))
+    trajectories = []
+    for each in (plain, model):
+        with stiffnet.record(each) as recording, torch.no_grad():
+            each(**given)
+        trajectories.append(recording.trajectory)
+    before, after = trajectories
+    assert all(step.gates for step in after.steps)
+    assert differ(after.rate_norms[:, 0], before.rate_norms[:, 0]) <= RTOL["batch64"]
+    assert differ(after.increment_norms[:, 0], before.increment_norms[:, 0]) > 1e-3
 
 
 @pytest.mark.parametrize("case", [T5, BART], ids=label)

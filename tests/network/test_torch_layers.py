@@ -429,3 +429,19 @@ def test_causal_convolutions_stay_causal():
     plain = attach(Waves(hides=False), "se", example=x)
     assert all(m.tokens is None for m in plain.modules() if isinstance(m, Attention))
     assert not any(m._forward_pre_hooks for m in plain.modules())
+
+
+class Shifted(nn.Module):
+    """Reads the token before; the first one reads the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return x + self.mix(x.roll(1, 1))
+
+
+def test_a_shift_around_the_end_is_not_causal():
+    model = attach(nn.Sequential(Shifted(), Shifted()), "se", example=torch.rand(2, 8, 6))
+    assert [m.tokens for m in model.modules() if isinstance(m, Attention)] == [None, None]

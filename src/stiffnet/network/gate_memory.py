@@ -8,8 +8,7 @@ from torch import nn
 
 from stiffnet.attention import ATTENTION
 from stiffnet.attention.asr import Asr
-
-_MEMORY = "attached_as"  # attribute of an attached module
+from stiffnet.trajectory.step import ATTACHED
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,12 @@ class Memory:
 
 def remember(gate: nn.Module, memory: Memory) -> None:
     """Let an attached module know how it was asked for."""
-    setattr(gate, _MEMORY, memory)
+    setattr(gate, ATTACHED, memory)
 
 
 def memory_of(gate: nn.Module) -> Memory | None:
     """Return what an attached module remembers; None if nobody told it."""
-    found = getattr(gate, _MEMORY, None)
+    found = getattr(gate, ATTACHED, None)
     return found if isinstance(found, Memory) else None
 
 

@@ -33,6 +33,7 @@ from stiffnet.trajectory.functions import (
 from stiffnet.trajectory.memory import is_twin, memory_of, part_at, reached
 from stiffnet.trajectory.origins import Below, Origins
 from stiffnet.trajectory.recorder import ModuleStack
+from stiffnet.trajectory.step import ATTACHED
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +88,7 @@ class Frame:
     nodes: list[Node] = field(default_factory=list)
     returned: list[Node] = field(default_factory=list)
     result_shapes: list[tuple[int, ...]] = field(default_factory=list)
+    given: int = 0  # how many of the nodes are what the call was given
     newest: dict[int, Node] = field(default_factory=dict)  # of every tensor, in whatever frame
     sharing: Sharing = field(default_factory=dict)  # tensors by their memory, in whatever frame
     _values: dict[int, tuple[Tensor, Node | None]] = field(default_factory=dict)
@@ -144,9 +146,13 @@ class Frame:
         return frames if frame is outer else []
 
     def call(self, parent: "Frame", inner: Node | None, tensor: Tensor) -> Node:
-        """Add what this module made to the graph of the code that called it."""
+        """Add what this module made to the graph of the code that called it.
+
+        What an attached module was handed by those before it (DIA) only chooses its step size.
+        """
         made_from = [n for n in self.nodes if inner is None or inner.before >> n.index & 1]
-        inputs = tuple(n.outer for n in made_from if n.op == "argument" and n.outer is not None)
+        last = self.given if hasattr(self.module, ATTACHED) else len(self.nodes)
+        inputs = tuple(n.outer for n in made_from if n.outer is not None and n.index < last)
         return parent.new(
             "call",
             tensor,
@@ -212,6 +218,7 @@ class Watch(ModuleStack):
                 frame.new("argument", tensor)
             else:
                 frame.find(tensor)
+        frame.given = len(frame.nodes)
 
     def leave(self, module: nn.Module, output: Any) -> None:
         """Close a frame and name its results in the calling code."""

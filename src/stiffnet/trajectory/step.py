@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+ATTACHED = "attached_as"
+"""Attribute of a module that was attached to a step: it scales the rate that it is given."""
+
 
 @dataclass(frozen=True)
 class Site:

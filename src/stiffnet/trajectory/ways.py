@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator
 
 from stiffnet.trajectory.functions import ADDITIONS, SAME_VALUES, SCALINGS
-from stiffnet.trajectory.graph import Node
+from stiffnet.trajectory.graph import Frame, Node
+from stiffnet.trajectory.step import ATTACHED
 
 
 def last_common(left: Node, right: Node) -> Node | None:
@@ -80,7 +81,8 @@ def gates(rate: Node) -> Iterator[tuple[Node, int]]:
 
     A gate multiplies with a constant, a parameter, a value with fewer entries, or one that was
     pooled, which on a map of one pixel has as many. Modules are looked into, so SE, LayerScale or a
-    scale in the block's own code are all found; norms are not.
+    scale in the block's own code are all found; norms are not. What an attached module multiplies
+    its rate with is a gate, whatever its size: in a decoder each token has its own step size.
     """
     node: Node | None = rate
     while node is not None:
@@ -122,6 +124,8 @@ def _scaled_operand(product: Node) -> int | None:
     sizes = [0 if n is None else _size(n) for n in product.operands]
     if sizes[0] == sizes[1]:
         sizes = [int(n is not None and not n.pooled) for n in product.operands]
+    if sizes[0] == sizes[1] and _is_attached(product.frame):
+        sizes = [int(n is not None and same_values(n).op == "argument") for n in product.operands]
     if sizes[0] == sizes[1]:
         return None
     scaled = sizes.index(max(sizes))
@@ -129,6 +133,13 @@ def _scaled_operand(product: Node) -> int | None:
     if node is None or node.shape != product.shape:
         return None
     return None if scaled == 1 and product.op not in ("mul", "mul_") else scaled
+
+
+def _is_attached(frame: Frame | None) -> bool:
+    """Whether this is the code of a module that was attached, or of a part of one."""
+    while frame is not None and not hasattr(frame.module, ATTACHED):
+        frame = frame.parent
+    return frame is not None
 
 
 def _size(node: Node) -> int:
