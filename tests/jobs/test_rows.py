@@ -5,7 +5,7 @@ import pytest
 
 from jobs.test_study import Here
 from stiffnet.errors import StepError
-from stiffnet.jobs import demo_speed
+from stiffnet.jobs import demo_speed, rows_looks
 from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_forms import FORMS, form, forms
 from stiffnet.jobs.rows_speed import parameters
@@ -110,6 +110,15 @@ def test_forms_of_a_network_are_folded_timed_and_told_apart(trained, monkeypatch
         assert found["images_per_second"] == pytest.approx(8 / found["parameters"])
         share = rows["plain"]["parameters"] / found["parameters"]
         assert found["speed"] == pytest.approx(100 * share)
+
+
+def test_what_is_replaced_is_judged_on_the_images_that_its_training_was_judged_on(
+    trained, monkeypatch
+):
+    monkeypatch.setattr(rows_looks, "freeze_attention", lambda model, *_, **__: model)
+    once, look = trained
+    found = rows_looks.freeze(look(once("se"), limit=7))
+    assert found["accuracy"] == found["before"] == once("se")[0].values["accuracy"]
 
 
 def test_a_training_that_fails_takes_the_rows_made_of_it_along_and_no_others(tmp_path):

@@ -1,20 +1,16 @@
 """Rows of studies that put forms of a network side by side: plain, with attention, ASR, folded."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from stiffnet.fold.fold import fold
 from stiffnet.jobs.demo_speed import rates
 from stiffnet.jobs.row_run import Work
-from stiffnet.jobs.rows_looks import trained
+from stiffnet.jobs.rows_looks import accuracy_of, trained
 from stiffnet.jobs.rows_speed import parameters
 from stiffnet.network.open import open_model
 from stiffnet.results.study import Values
 from stiffnet.train.run_folder import RunFolder
-from stiffnet.trajectory.wrappers import plain_run
 
 PLAIN, ATTENTION, ASR, FOLDED = FORMS = ("plain", "attention", "asr", "folded")
 
@@ -33,7 +29,7 @@ def forms(work: Work) -> Values:
     result = fold(models[-1], images, passes=0)
     networks = dict(zip(FORMS, [*models, result.model], strict=True))
     accuracies = [need.values["accuracy"] for need in work.needs]
-    accuracies.append(_accuracy(result.model, test.batches(loaded.preparation, batch_size=256)))
+    accuracies.append(accuracy_of(result.model, test.batches(loaded.preparation, batch_size=256)))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     placed = {name: model.to(device) for name, model in networks.items()}
     twice = 2 * work.settings["rounds"]  # as one pass of each is timed in a round
@@ -60,12 +56,3 @@ def form(work: Work) -> Values:
         "parameters": "parameters",
     }
     return {name: together.values[column][place] for name, column in found.items()}
-
-
-def _accuracy(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
-    right, seen = 0, 0
-    with plain_run(model):
-        for images, labels in batches:
-            right += int((model(images).argmax(1) == labels).sum())
-            seen += len(labels)
-    return 100 * (right / seen)

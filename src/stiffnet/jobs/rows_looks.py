@@ -1,7 +1,9 @@
 """Rows of studies that look at a trained network."""
 
+from collections.abc import Iterable
+
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from stiffnet.data import open_splits
 from stiffnet.data.boxes import BoxedImages
@@ -19,6 +21,7 @@ from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.study import Values
 from stiffnet.train.freeze import freeze_attention
 from stiffnet.train.run_folder import RunFolder
+from stiffnet.trajectory.wrappers import plain_run
 
 FEW = 0.10  # share of steps that the StepNet paper calls few
 
@@ -47,18 +50,20 @@ def measure(work: Work) -> Values:
 
 
 def freeze(work: Work) -> Values:
-    """Replace the attention of the trained network by its means over training images."""
+    """Replace the attention of the trained network by its means over so many training images.
+
+    The accuracy is on all test images, as that of the training is which it is compared with.
+    """
     loaded, training, test = trained(work)
-    limit = work.settings["limit"]
-    batches = training.batches(loaded.preparation, batch_size=64, limit=limit)
+    batches = training.batches(loaded.preparation, batch_size=64, limit=work.settings["limit"])
     made = freeze_attention(
         loaded.model,
         batches,
         recalibrate=bool(work.settings.get("recalibrate")),
         epochs=int(work.settings.get("epochs", 0)),
     )
-    accuracy = looked(made, loaded, test, work).accuracy
-    return {"accuracy": 100 * (accuracy or 0.0), "before": work.needs[0].values["accuracy"]}
+    accuracy = accuracy_of(made, test.batches(loaded.preparation, batch_size=256))
+    return {"accuracy": accuracy, "before": work.needs[0].values["accuracy"]}
 
 
 def stripes(work: Work) -> Values:
@@ -101,6 +106,16 @@ def trained(
     if isinstance(training, BoxedImages) or isinstance(test, BoxedImages):
         raise DataError(f"{work.data} has boxes, and images with labels are needed. Give others.")
     return open_model(RunFolder(work.need_folders[0]).final), training, test
+
+
+def accuracy_of(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """Accuracy of a network on labelled images, in percent."""
+    right, seen = 0, 0
+    with plain_run(model):
+        for images, labels in batches:
+            right += int((model(images).argmax(1) == labels).sum())
+            seen += len(labels)
+    return 100 * (right / seen)
 
 
 def looked(

@@ -13,7 +13,7 @@ Keys = Mapping[str, str | float]
 
 _LOOKS: dict[str, dict[str, int]] = {
     "demo": {"limit": 360},
-    "small": {"limit": 2000},
+    "small": {"limit": 10_000},  # all test images of CIFAR-10
     "paper": {"limit": 10_000},
 }
 _DEMO: dict[str, Settings] = {
@@ -39,6 +39,7 @@ _PAPER: dict[str, Settings] = {
     "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 128, "rounds": 20},
 }
 _GRADCAM = {"demo": 360, "small": 500, "paper": 500}  # images; the paper took 500
+_FREEZE = {"demo": 1440, "small": 50_000, "paper": 50_000}  # images of the training
 _GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed for
 
 _THRESHOLDS = {"m1": 4.0, "m2": 2.5, "points": 51}  # where a surface is counted
@@ -178,10 +179,11 @@ def on_datasets(
 
 
 def _defaults(scale: str, given: Mapping[str, Settings]) -> dict[str, Settings]:
-    kinds = ("measure", "stripes", "freeze", "values")
+    kinds = ("measure", "stripes", "values")
     return {
         **dict.fromkeys(kinds, _LOOKS[scale]),
         "surface": {**_LOOKS[scale], **_THRESHOLDS},
+        "freeze": {"limit": _FREEZE[scale]},
         "gradcam": {"limit": _GRADCAM[scale]},
         "growth": {"limit": _GROWTH[scale]},
         "forms": _TURNS[scale],
