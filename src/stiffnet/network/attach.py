@@ -198,13 +198,25 @@ def attached(model: nn.Module) -> list[Attachment]:
     counted: set[nn.Parameter] = set()
     found = []
     for path, module, at in _attached(unwrap(model)):
-        new = set(module.parameters()) - counted
+        new = {parameter for _, parameter in _new_parameters(module)} - counted
         counted |= new
-        if getattr(module, "replaces_norm", False):
-            new -= {module.weight, module.bias}  # the norm had them
         count = sum(parameter.numel() for parameter in new)
         found.append(Attachment(path, _registered_name(module), at, count))
     return found
+
+
+def new_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Parameters of all that is attached, by name, without those of the norms it replaced."""
+    return {
+        f"{path}.{name}": parameter
+        for path, module, _ in _attached(model)
+        for name, parameter in _new_parameters(module)
+    }
+
+
+def _new_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    had = ("weight", "bias") if getattr(module, "replaces_norm", False) else ()
+    return ((name, new) for name, new in module.named_parameters() if name not in had)
 
 
 def _attached(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:

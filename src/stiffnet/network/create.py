@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import timm
@@ -67,60 +67,39 @@ def create_model(
     ):
         if value is not None and value < 1:
             raise CheckpointError(f"`{option}` is {value}; a network needs at least 1.")
-    if is_detector_name(name):
-        return _create_detector(
-            name, num_classes, in_chans, image_size, attention, pretrained=pretrained, seed=seed
+    is_detector, is_torchvision = is_detector_name(name), name.startswith(TORCHVISION)
+    if (is_detector or is_torchvision) and in_chans not in (None, 3):
+        raise CheckpointError(
+            f"{name} takes 3 channels, and `in_chans` is {in_chans}. Leave it out: grey images "
+            "are repeated over the channels."
         )
-    build = _create_torchvision if name.startswith(TORCHVISION) else _create_timm
-    sized = _sized(name, image_size)
-    with fetching(name) if pretrained else contextlib.nullcontext(), _seeded(seed):
-        model = build(name, num_classes, in_chans, sized, pretrained=pretrained)
+    published = detector_parts(name)[1] if is_detector else name
+    with fetching(published) if pretrained else contextlib.nullcontext(), seeded(seed):
+        if is_detector:
+            model = create_detector(
+                name, num_classes=num_classes, image_size=image_size, pretrained=pretrained
+            )
+        elif is_torchvision:
+            model = _create_torchvision(name, num_classes, image_size, pretrained)
+        else:
+            model = _create_timm(name, num_classes, in_chans, image_size, pretrained)
     if attention is not None:
-        with _seeded(seed):
-            attach_text(model, attention, start="identity" if pretrained else "paper")
+        gated = body_of(model) if is_detector else model
+        with seeded(seed):
+            attach_text(gated, attention, start="identity" if pretrained else "paper")
     return model
-
-
-def _create_detector(
-    name: str,
-    num_classes: int | None,
-    in_chans: int | None,
-    image_size: int | None,
-    attention: str | None,
-    *,
-    pretrained: bool,
-    seed: int,
-) -> nn.Module:
-    _refuse_channels(name, in_chans)
-    backbone = detector_parts(name)[1]
-    with fetching(backbone) if pretrained else contextlib.nullcontext(), _seeded(seed):
-        model = create_detector(
-            name, num_classes=num_classes, image_size=image_size, pretrained=pretrained
-        )
-    if attention is not None:
-        with _seeded(seed):
-            attach_text(body_of(model), attention, start="identity" if pretrained else "paper")
-    return model
-
-
-def _sized(name: str, image_size: int | None) -> dict[str, int]:
-    """Return the option that builds a network for another size, where it is built for one."""
-    if image_size is None:
-        return {}
-    if name.startswith(TORCHVISION):
-        return {"image_size": image_size} if "vit_" in name else {}
-    config = timm.get_pretrained_cfg(name)
-    return {"img_size": image_size} if config is not None and config.fixed_input_size else {}
 
 
 def _create_timm(
     name: str,
     num_classes: int | None,
     in_chans: int | None,
-    sized: Mapping[str, int],
-    *,
+    image_size: int | None,
     pretrained: bool,
 ) -> nn.Module:
+    config = timm.get_pretrained_cfg(name)
+    fixed = image_size is not None and config is not None and config.fixed_input_size
+    sized = {"img_size": image_size} if fixed else {}
     try:
         model: nn.Module = timm.create_model(
             name, pretrained=pretrained, num_classes=num_classes, in_chans=in_chans, **sized
@@ -136,15 +115,11 @@ def _create_timm(
 
 
 def _create_torchvision(
-    name: str,
-    num_classes: int | None,
-    in_chans: int | None,
-    sized: Mapping[str, int],
-    *,
-    pretrained: bool,
+    name: str, num_classes: int | None, image_size: int | None, pretrained: bool
 ) -> nn.Module:
-    _refuse_channels(name, in_chans)
-    options: dict[str, Any] = dict(sized)
+    options: dict[str, Any] = {}
+    if image_size is not None and "vit_" in name:
+        options["image_size"] = image_size
     if not is_classifier_name(name):
         options["weights_backbone"] = None  # torchvision would download some
     if num_classes is not None:
@@ -164,16 +139,8 @@ def _create_torchvision(
     return model
 
 
-def _refuse_channels(name: str, in_chans: int | None) -> None:
-    if in_chans not in (None, 3):
-        raise CheckpointError(
-            f"{name} takes 3 channels, and `in_chans` is {in_chans}. Leave it out: grey images "
-            "are repeated over the channels."
-        )
-
-
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """Draw from the CPU's random numbers as of `seed`; give the caller's back."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -59,7 +59,7 @@ def replace_norms(
     for old, new in made.items():
         for hooks in _HOOKS:
             new.__dict__[hooks] = old.__dict__[hooks]
-    _exchange(model, made)
+    exchange(model, made)
 
 
 def _in_branches(norms: Sequence[str], steps: Sequence[Step]) -> list[str]:
@@ -88,10 +88,11 @@ def put_back(model: nn.Module, only: type[nn.Module] = nn.Module) -> None:
     """Exchange modules of one class for the norms whose places they took, with today's tensors."""
     there = [model.get_submodule(path) for path in replaced_norms(model)]
     modules: list[Any] = [module for module in there if isinstance(module, only)]
-    _exchange(model, {module: module.to_norm() for module in modules})
+    exchange(model, {module: module.to_norm() for module in modules})
 
 
-def _exchange(model: nn.Module, new: dict[nn.Module, nn.Module]) -> None:
+def exchange(model: nn.Module, new: dict[nn.Module, nn.Module]) -> None:
+    """Put new modules in the places of others, wherever these are children."""
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if child in new:

@@ -4,14 +4,12 @@ Attached modules learn wherever they are: they may be new, and trained weights a
 that took the place of a norm (IEBN), the norm's own tensors are not new.
 """
 
-from collections.abc import Iterator
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stiffnet.errors import RecipeError
 from stiffnet.nested import tensors_in
-from stiffnet.network.attach import attached
+from stiffnet.network.attach import attached, new_parameters
 from stiffnet.network.detector import body_of
 from stiffnet.trajectory.wrappers import plain_run
 
@@ -36,10 +34,11 @@ def freeze_stages(detector: nn.Module, stages: int) -> None:
                 "most as many."
             )
         parameters = [p for p in body.parameters() if p.requires_grad]
+        total = torch.stack([each.sum() for each in maps[:stages]]).sum()
         gradients = torch.autograd.grad(
-            _total(maps[:stages]), parameters, allow_unused=True, materialize_grads=False
+            total, parameters, allow_unused=True, materialize_grads=False
         )
-    new = {id(p) for module in _attached_modules(detector) for p in _new_parameters(module)}
+    new = {id(parameter) for parameter in new_parameters(detector).values()}
     for parameter, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None and id(parameter) not in new:
             parameter.requires_grad_(False)
@@ -49,30 +48,10 @@ def hold_norms(detector: nn.Module) -> None:
     """Let the backbone's batch norms use the statistics that they have, and leave them alone."""
     spared = {
         inner
-        for module in _attached_modules(detector)
-        for inner in module.modules()
-        if not _is_norm(inner)
+        for sits in attached(detector)
+        for inner in detector.get_submodule(sits.name).modules()
+        if not getattr(inner, "replaces_norm", False)  # which has a norm's tensors
     }
     for module in body_of(detector).modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module not in spared:
             module.eval()
-
-
-def _attached_modules(detector: nn.Module) -> Iterator[nn.Module]:
-    for sits in attached(detector):
-        yield detector.get_submodule(sits.name)
-
-
-def _is_norm(module: nn.Module) -> bool:
-    """Whether a module took the place of a norm, whose tensors it has."""
-    return bool(getattr(module, "replaces_norm", False))
-
-
-def _new_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
-    for name, parameter in module.named_parameters():
-        if not (_is_norm(module) and name in ("weight", "bias")):
-            yield parameter
-
-
-def _total(maps: list[Tensor]) -> Tensor:
-    return torch.stack([each.sum() for each in maps]).sum()

@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from stiffnet.data.classes import match_classes
 from stiffnet.errors import CheckpointError, RecipeError
-from stiffnet.network.attach import attached
+from stiffnet.network.attach import new_parameters
 from stiffnet.network.attention_text import NONE, attach_text
 from stiffnet.network.classes import imagenet, known_classes
-from stiffnet.network.create import create_model
+from stiffnet.network.create import create_model, seeded
 from stiffnet.network.described_folder import TRANSFORMERS
 from stiffnet.network.detector import body_of, fill_body
 from stiffnet.network.loaded import LoadedModel, remarks_on
@@ -98,8 +96,7 @@ def initial_network(
         loaded, told = _with_head(loaded, start, outputs, classes, recipe.seed, headless=headless)
         notes += told
         if attention and not loaded.options.get("attention"):
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(recipe.seed)
+            with seeded(recipe.seed):
                 attach_text(loaded.model, attention, start="identity")
             loaded = replace(loaded, options={**loaded.options, "attention": attention})
     return loaded, notes
@@ -117,11 +114,7 @@ def fast_parameters(loaded: LoadedModel) -> set[str]:
         found = set(names.values())
     else:
         found = set(head_shapes(loaded.name, loaded.options))
-    for sits in attached(loaded.model):
-        module = loaded.model.get_submodule(sits.name)
-        had = {"weight", "bias"} if getattr(module, "replaces_norm", False) else set()
-        found |= {f"{sits.name}.{name}" for name, _ in module.named_parameters() if name not in had}
-    return found
+    return found.union(new_parameters(loaded.model))
 
 
 def _trained(recipe: Recipe, attention: str | None, outputs: int) -> tuple[LoadedModel, bool]:
@@ -199,8 +192,7 @@ def _on_trained_backbone(recipe: Recipe, attention: str | None, outputs: int) ->
     loaded = open_model(recipe.model, attention=there, seed=recipe.seed, **options)
     fill_body(loaded.model, trained.model.state_dict())
     if attention and not there:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(recipe.seed)
+        with seeded(recipe.seed):
             attach_text(body_of(loaded.model), attention, start="identity")
     made_by = {"weights": f"of the backbone, {trained.made_by['weights']}"}
     return replace(loaded, made_by=made_by, options={**loaded.options, "attention": attention})

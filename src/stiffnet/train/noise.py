@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from stiffnet.batch_norms import PLAIN
 from stiffnet.errors import RecipeError
+from stiffnet.network.norm_exchange import exchange
 from stiffnet.registry import check_known
 from stiffnet.train.synced_norms import Altered, Call, alter
 
@@ -112,10 +113,7 @@ def add_batch_noise(model: nn.Module) -> nn.Module:
     tensors = (*model.parameters(), *model.buffers())
     like = next((tensor for tensor in tensors if tensor.is_floating_point()), torch.empty(0))
     new = {norm: _batch_norm(norm, like) for norm in norms}
-    for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):
-            if child in new:
-                setattr(parent, name, new[child])
+    exchange(model, new)
     return new.get(model, model)
 
 
