@@ -17,8 +17,6 @@ STUDY = Study(
         "se, replaced, fine-tuned": look("freeze", SE, epochs=1),
         "asr:se": train("asr:se"),
     },
-    metric="accuracy",
-    unit="accuracy, %",
     judges=(
         higher("se", "se, replaced"),
         higher("se", "se, replaced, fine-tuned"),

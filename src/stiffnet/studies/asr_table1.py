@@ -1,7 +1,7 @@
 """ASR, Table 1: how much speed attention costs."""
 
 from stiffnet.studies.scales import on_datasets, scales
-from stiffnet.studies.study import Job, Published, Study, higher
+from stiffnet.studies.study import Job, Study, by_attention, higher
 
 MODULES = {"ie": "IE", "srm": "SRM", "cbam": "CBAM", "se": "SE", "dia": "DIA", "spa": "SPA"}
 
@@ -12,9 +12,7 @@ STUDY = Study(
     rows={name: Job("speed", {"attention": name}) for name in MODULES},
     metric="slower",
     unit="images/s lost, %",
-    published=Published(
-        "asr_table1", "fps_drop_pct", {name: {"attention": text} for name, text in MODULES.items()}
-    ),
+    published=by_attention("asr_table1", MODULES, "fps_drop_pct"),
     judges=tuple(higher(name, 0.0) for name in MODULES),
     scales=scales(
         {"dataset": "CIFAR100"}, on_datasets("CIFAR100"), title="ResNet-164, images of 32 pixels"

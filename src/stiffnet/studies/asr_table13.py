@@ -15,8 +15,6 @@ STUDY = Study(
         label: train("asr:se" if value == FIRST else f"asr:se,init={value}")
         for label, value in ROWS.items()
     },
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "asr_table13",
         "top1",

@@ -1,7 +1,7 @@
 """ASR, Table 2: constant attention on ImageNet's networks."""
 
 from stiffnet.studies.scales import RESNET18, on_imagenet, scales, train
-from stiffnet.studies.study import Published, Study, higher
+from stiffnet.studies.study import Study, by_attention, higher
 
 MODULES = {"none": "none", "asr:se": "SE", "asr:eca": "ECA", "asr:srm": "SRM"}
 NETWORKS = {
@@ -18,11 +18,7 @@ STUDY = Study(
     locator="Table 2",
     claim="ASR makes ResNets and ViTs more accurate on ImageNet, whatever its module.",
     rows={name: train(name) for name in MODULES},
-    metric="accuracy",
-    unit="accuracy, %",
-    published=Published(
-        "asr_table2", "top1", {name: {"attention": text} for name, text in MODULES.items()}
-    ),
+    published=by_attention("asr_table2", MODULES),
     judges=tuple(higher(name, "none") for name in MODULES if name != "none"),
     scales=scales(
         {"model": "ResNet34", "image_size": 224},

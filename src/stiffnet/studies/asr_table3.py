@@ -1,7 +1,7 @@
 """ASR, Table 3: constant attention on four backbones."""
 
 from stiffnet.studies.scales import on_datasets, scales, train
-from stiffnet.studies.study import Published, Study, higher
+from stiffnet.studies.study import Study, by_attention, higher
 
 MODULES = {"none": "none", "asr:se": "SE", "asr:ie": "IE", "asr:srm": "SRM", "asr:spa": "SPA"}
 BACKBONES = {
@@ -16,11 +16,7 @@ STUDY = Study(
     locator="Table 3",
     claim="ASR makes a network more accurate, whatever its module.",
     rows={name: train(name) for name in MODULES},
-    metric="accuracy",
-    unit="accuracy, %",
-    published=Published(
-        "asr_table3", "top1", {name: {"attention": text} for name, text in MODULES.items()}
-    ),
+    published=by_attention("asr_table3", MODULES),
     judges=tuple(higher(name, "none") for name in MODULES if name != "none"),
     scales=scales(
         {"dataset": "CIFAR10", "model": "ResNet164"},

@@ -18,8 +18,6 @@ STUDY = Study(
             (BOTH[name], train(f"asr:{name}+{name}")),
         )
     },
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "asr_table4",
         "top1_without_asr",

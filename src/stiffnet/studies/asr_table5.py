@@ -20,8 +20,6 @@ STUDY = Study(
         **{label: train(model=model) for label, (model, _) in (PLAIN | BRANCHES).items()},
         **{f"{label} and asr:se": train("asr:se", model=m) for label, (m, _) in BRANCHES.items()},
     },
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "asr_table5",
         "top1",

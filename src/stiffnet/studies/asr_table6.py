@@ -10,8 +10,6 @@ STUDY = Study(
     locator="Tables 6 and 14",
     claim="Accuracy first rises and then falls with the number δ of ASR modules at one place.",
     rows={f"δ = {n}": train("asr:se" if n == 1 else f"asr:se,depth={n}") for n in DEPTHS},
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "asr_table6", "top1", {f"δ = {n}": {"attention": "SE", "delta": n} for n in DEPTHS}
     ),

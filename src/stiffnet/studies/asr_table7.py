@@ -19,8 +19,6 @@ STUDY = Study(
             for label, (kind, value) in FIXED.items()
         },
     },
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "asr_table7",
         "top1",

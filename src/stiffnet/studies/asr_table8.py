@@ -26,8 +26,6 @@ STUDY = Study(
         )
         for label, (module, noise) in ROWS.items()
     },
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "asr_table8",
         "top1",

@@ -8,8 +8,6 @@ STUDY = Study(
     locator="Table 9",
     claim="A learnt vector without an attention module helps a little, and ASR with a module more.",
     rows={"none": train("none"), "asr:vector": train("asr:vector"), "asr:ie": train("asr:ie")},
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "asr_table9",
         "top1",

@@ -61,6 +61,12 @@ NOTES = (
     "The paper says neither how its networks were trained nor on how many images it looked. Its "
     "p-values fit 2,945 to 3,897 for ResNet-18 and 1,066 to 1,189 for ResNet-34.",
 )
+PLANE = Picture(
+    "plane", "real", "imaginary", "Eigenvalues of the last block on one image", "real part",
+    "imaginary part",
+)  # fmt: skip
+_RELATED = "Correlation with the loss"
+_PROFILE = Picture("profile", "block ", _RELATED, _RELATED, "block", "correlation")
 UNSQUARE = (
     "Blocks that change the shape have no square Jacobian and so no eigenvalues, though the paper "
     "has some for them; their slices have."
@@ -94,15 +100,7 @@ def correlations(
         columns=tuple(columns),
         judges=tuple(judge for way in WAYS for judge in _related(way, last)),
         scales=block_scales(network),
-        picture=Picture(
-            "plane", "real", "imaginary", "Eigenvalues of the last block on one image", "real part",
-            "imaginary part",
-        )
-        if only_last
-        else Picture(
-            "profile", "block ", "Correlation with the loss",
-            "Correlation with the loss", "block", "correlation",
-        ),
+        picture=PLANE if only_last else _PROFILE,
         notes=(
             "Pearson's correlation over images; (2/3) says that p is at most 0.05 in two of three "
             "seeds, not corrected for the number of blocks, as in the paper. Blocks that saw fewer "
@@ -112,7 +110,7 @@ def correlations(
             *notes,
             *NOTES,
         ),
-    )  # fmt: skip
+    )
 
 
 def depth(
@@ -176,7 +174,7 @@ def labels(name: str, network: str, *, claim: str, notes: tuple[str, ...]) -> St
     )  # fmt: skip
 
 
-def numbers(name: str, network: str, *, notes: tuple[str, ...] = ()) -> Study:
+def numbers(name: str, network: str) -> Study:
     """Make a study of how many entries and eigenvalues the Jacobian of every block has."""
     rows = {label: keys for label, keys in _blocks(network).items() if label != "all blocks"}
     rows["total"] = {"block": "total"}
@@ -209,7 +207,6 @@ def numbers(name: str, network: str, *, notes: tuple[str, ...] = ()) -> Study:
             "An n × n Jacobian has n eigenvalues. As many as printed has an unflattened Jacobian "
             "whose last two axes are taken for matrices: its entries divided by the input's width.",
             UNSQUARE,
-            *notes,
         ),
     )
 

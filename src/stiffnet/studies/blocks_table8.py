@@ -1,7 +1,7 @@
 """Block stiffness, Table 8: S and P of the last block of ResNet-50."""
 
-from stiffnet.studies.block_tables import NOTES, SPECTRA, WAYS, block_scales, figures
-from stiffnet.studies.study import Picture, Study, higher
+from stiffnet.studies.block_tables import NOTES, PLANE, SPECTRA, WAYS, block_scales, figures
+from stiffnet.studies.study import Study, higher
 
 LAST = {"ResNet-50": "block 16", "ResNet-34": "block 16", "ResNet-18": "block 8"}
 
@@ -20,14 +20,7 @@ STUDY = Study(
         for other in ("ResNet-18", "ResNet-34")
     ),
     scales=block_scales(*LAST),
-    picture=Picture(
-        "plane",
-        "real",
-        "imaginary",
-        "Eigenvalues of the last block on one image",
-        "real part",
-        "imaginary part",
-    ),
+    picture=PLANE,
     notes=(
         "The text has an S of 35.32 once; the table has −35.32. Of the others, the last blocks "
         "have the largest |S| in print: 16.82 and 12.99.",

@@ -1,7 +1,7 @@
 """StepNet, Table 1: attention modules compared."""
 
 from stiffnet.studies.scales import on_datasets, scales, train
-from stiffnet.studies.study import Published, Study, higher
+from stiffnet.studies.study import Study, by_attention, higher
 
 MODULES = {
     "none": "none",
@@ -21,11 +21,7 @@ STUDY = Study(
     claim="Attention makes a residual network more accurate, and StepNet does so more than every "
     "other module.",
     rows={name: train(name) for name in MODULES},
-    metric="accuracy",
-    unit="accuracy, %",
-    published=Published(
-        "stepnet_table1", "top1", {name: {"attention": text} for name, text in MODULES.items()}
-    ),
+    published=by_attention("stepnet_table1", MODULES),
     judges=(
         higher("se", "none"),
         higher("eca", "none"),

@@ -1,7 +1,7 @@
 """StepNet, Table 2: attention modules compared on ImageNet's networks."""
 
 from stiffnet.studies.scales import RESNET18, on_imagenet, scales, train
-from stiffnet.studies.study import Published, Study, higher
+from stiffnet.studies.study import Study, by_attention, higher
 
 MODULES = {
     "none": "none",
@@ -20,11 +20,7 @@ STUDY = Study(
     claim="On ImageNet, attention makes a ResNet more accurate, and StepNet does so more than "
     "every other module.",
     rows={name: train(name) for name in MODULES},
-    metric="accuracy",
-    unit="accuracy, %",
-    published=Published(
-        "stepnet_table2", "top1", {name: {"attention": text} for name, text in MODULES.items()}
-    ),
+    published=by_attention("stepnet_table2", MODULES),
     judges=(
         *(higher(name, "none") for name in MODULES if name not in ("none", "stepnet")),
         *(higher("stepnet", name) for name in MODULES if name != "stepnet"),

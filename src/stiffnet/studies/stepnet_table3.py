@@ -1,7 +1,7 @@
 """StepNet, Table 3: attention modules in the backbone of a detector."""
 
 from stiffnet.studies.scales import train
-from stiffnet.studies.study import Group, Published, Scale, Study, higher
+from stiffnet.studies.study import Group, Scale, Study, by_attention, higher
 
 MODULES = {"none": "none", "se": "SE", "eca": "ECA", "sge": "SGE", "stepnet": "StepNet"}
 LIKE = {"backbone": "ResNet50"}  # what stands beside the two small scales
@@ -14,9 +14,7 @@ STUDY = Study(
     rows={name: train(name) for name in MODULES},
     metric="ap",
     unit="AP, %",
-    published=Published(
-        "stepnet_table3", "ap", {name: {"attention": text} for name, text in MODULES.items()}
-    ),
+    published=by_attention("stepnet_table3", MODULES, "ap"),
     judges=(
         higher("se", "none"),
         higher("eca", "none"),

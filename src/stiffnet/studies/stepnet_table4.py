@@ -23,8 +23,6 @@ STUDY = Study(
         },
         **{f"adaptor {name}": train(f"stepnet,adaptor={name}") for name in ADAPTORS},
     },
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "stepnet_table4",
         "top1",

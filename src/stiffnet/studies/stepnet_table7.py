@@ -11,8 +11,6 @@ STUDY = Study(
     locator="Table 7",
     claim="A ViT is more accurate with StepNet in the place of self-attention.",
     rows={name: train(model=model) for name, model in ROWS.items()},
-    metric="accuracy",
-    unit="accuracy, %",
     published=Published(
         "stepnet_table7",
         "top1",

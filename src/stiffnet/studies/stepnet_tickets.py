@@ -21,8 +21,6 @@ STUDY = Study(
             "stepnet", [MEASURED], on={"which": "random", "share": THIRD}
         ),
     },
-    metric="accuracy",
-    unit="accuracy, %",
     judges=(
         higher("stepnet on the stiffest third", "none"),
         higher("stepnet on the stiffest third", "stepnet on a random third"),

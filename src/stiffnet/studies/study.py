@@ -133,6 +133,11 @@ class Published:
         return printed(self.table, column, {**self.rows[row], **group.published})
 
 
+def by_attention(table: str, modules: Mapping[str, str], column: str = "top1") -> Published:
+    """Select the rows of a published table by what it calls their modules."""
+    return Published(table, column, {row: {"attention": name} for row, name in modules.items()})
+
+
 @dataclass(frozen=True)
 class Column:
     """A value of every row, for a table that shows several."""
@@ -179,9 +184,9 @@ class Study:
     """Where the paper answers it: ``"Table 1"``."""
     claim: str
     rows: Mapping[str, Job]
-    metric: str
+    metric: str = "accuracy"
     """What is compared; nothing where every comparison names its own, all of one unit."""
-    unit: str
+    unit: str = "accuracy, %"
     """What the metric is called in a table, with its unit."""
     judges: tuple[Judge, ...]
     scales: Mapping[str, Scale]
