@@ -89,6 +89,20 @@ def check_replaceable(path: str | os.PathLike[str], sign: str) -> None:
         )
 
 
+def open_lock(path: Path, place: Path) -> int:
+    """Open a lock file, making its folder if need be; a StorageError says that `place` cannot be.
+
+    Returns its handle; `fcntl.lockf` on it holds as long as the process lives.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise StorageError(
+            f"{place} could not be written: {error.strerror}. Choose another folder."
+        ) from error
+
+
 def sweep_temporaries(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
     """Remove the temporary files that a killed process left beside files of these names.
 

@@ -1,6 +1,7 @@
 """What a number depends on beside the data: versions and hardware."""
 
 import platform
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,14 @@ def version_of(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def facts_on(
+    model: "nn.Module", what: Mapping[str, str], told: Mapping[str, object] | None
+) -> dict[str, str]:
+    """What a result says of its network: its class, what the samples are, what else is told."""
+    said = {key: str(value) for key, value in (told or {}).items()}
+    return {"model": type(model).__name__, **what, **said, **provenance(model)}
 
 
 def provenance(model: "nn.Module") -> dict[str, str]:

@@ -125,15 +125,26 @@ def _open_digits(place: str, split: str | None) -> ImageSet:
     return digits(split or place or None)
 
 
-def _open_files(name: str, reader: Callable[[str, str], Data]) -> Opener:
-    """Return an opener for a data set whose files are in a folder."""
+def _in_files(name: str, reader: Callable[[str, str], Data], summary: str) -> Entry[Opener]:
+    """Return the entry of a data set whose files are in a folder."""
 
     def opener(place: str, split: str | None) -> Data:
         if not place:
             raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
         return reader(place, split or "test")
 
-    return opener
+    return Entry(name, opener, summary)
+
+
+def _embedded(name: str, maker: Callable[[str], Data], summary: str) -> Entry[Opener]:
+    """Return the entry of a data set that needs no files."""
+
+    def opener(place: str, split: str | None) -> Data:
+        if place:
+            raise DataError(f"`{name}` needs no folder, and {place!r} was given. Write `{name}`.")
+        return maker(split or "test")
+
+    return Entry(name, opener, summary)
 
 
 def _open_generated(place: str, split: str | None) -> ImageSet:
@@ -145,12 +156,6 @@ def _open_generated(place: str, split: str | None) -> ImageSet:
             "`generated`, or `generated:1000`."
         )
     return generated(split or "test", int(place))
-
-
-def _open_shapes(place: str, split: str | None) -> BoxedImages:
-    if place:
-        raise DataError(f"`shapes` needs no folder, and {place!r} was given. Write `shapes`.")
-    return shapes(split or "test")
 
 
 def _open_folder(place: str, split: str | None) -> ImageFolder:
@@ -172,12 +177,6 @@ def _photos(place: str) -> Path:
     return Path(place)
 
 
-def _open_tiles(place: str, split: str | None) -> ImageSet:
-    if place:
-        raise DataError(f"`tiles` needs no folder, and {place!r} was given. Write `tiles`.")
-    return tiles(split or "test")
-
-
 def _folder(place: str) -> Path:
     if not place:
         raise DataError("`folder` needs its place. Write `folder:DIR`, or the path alone.")
@@ -190,30 +189,18 @@ DATA: Registry[Opener] = Registry(
         Entry(
             "digits", _open_digits, "1,797 handwritten digits, 8×8, grey; embedded; `digits:test`"
         ),
-        Entry(
-            "cifar10",
-            _open_files("cifar10", cifar10),
-            "`cifar10:DIR`, the official binary files; 32×32, colour",
-        ),
-        Entry(
+        _in_files("cifar10", cifar10, "`cifar10:DIR`, the official binary files; 32×32, colour"),
+        _in_files(
             "cifar100",
-            _open_files("cifar100", cifar100),
+            cifar100,
             "`cifar100:DIR`, the official binary files; 32×32, colour, 100 classes",
         ),
-        Entry(
-            "stl10",
-            _open_files("stl10", stl10),
-            "`stl10:DIR`, the official binary files; 96×96, colour",
-        ),
+        _in_files("stl10", stl10, "`stl10:DIR`, the official binary files; 96×96, colour"),
         Entry("folder", _open_folder, "a path, or `folder:DIR`: images in one folder per class"),
-        Entry(
-            "coco",
-            _open_files("coco", coco),
-            "`coco:DIR`, boxes in COCO's layout, for detectors",
-        ),
-        Entry("shapes", _open_shapes, "drawn squares and discs with boxes; 96×96, for detectors"),
+        _in_files("coco", coco, "`coco:DIR`, boxes in COCO's layout, for detectors"),
+        _embedded("shapes", shapes, "drawn squares and discs with boxes; 96×96, for detectors"),
         Entry("photos", _open_photos, "`photos:DIR`: photographs of any size, without classes"),
-        Entry("tiles", _open_tiles, "120 tiles of two photographs, 64×64, colour; embedded"),
+        _embedded("tiles", tiles, "120 tiles of two photographs, 64×64, colour; embedded"),
         Entry("generated", _open_generated, "`generated:N`, stripes and checks under noise; 32×32"),
     ],
 )

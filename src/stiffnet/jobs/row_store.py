@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stiffnet.errors import CorruptFileError, StorageError
-from stiffnet.files import sweep_temporaries
+from stiffnet.files import open_lock, sweep_temporaries
 from stiffnet.results.study import StudyRow
 
 FORMAT = 1  # of what a kind of job computes: a new number computes all rows again
@@ -111,13 +111,7 @@ class RowStore:
             StorageError: If the folder cannot be written to.
         """
         path = self.root / "work" / f"{address}.lock"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            raise StorageError(
-                f"{path} could not be written: {error.strerror}. Choose another folder."
-            ) from error
+        handle = open_lock(path, path)
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX)
             for file in (self.file(address), self.failure(address)):  # what killed processes left

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.nested import mapped
 from stiffnet.observe.differentiable_pass import Added, Pass
-from stiffnet.provenance import provenance
+from stiffnet.provenance import facts_on
 from stiffnet.results.growth import Growth
 from stiffnet.stiffness.jacobian_norm import Layout, jacobian_norm
 from stiffnet.trajectory.batch import as_arguments, on_device, resized, samples_in
@@ -76,8 +76,7 @@ def growth(
         with torch.enable_grad():
             done = _passed(network, found, mapped(images, _leaf))
             local = _norms(found, done, layout, samples_in(images), iterations, random)
-    what = what_samples_are(network, images)
-    facts = {"model": type(network).__name__, **what, **provenance(network)}
+    facts = facts_on(network, what_samples_are(network, images), None)
     return _summary(found, torch.stack(measured), local, epsilon, facts)
 
 

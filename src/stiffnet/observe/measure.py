@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stiffnet.errors import DataError, NonFiniteError, StepError, StiffnetError
-from stiffnet.provenance import provenance
+from stiffnet.provenance import facts_on
 from stiffnet.results.stiffness import Samples, StiffnessReport
 from stiffnet.scramble import word_at
 from stiffnet.stiffness.index import indices_from_norms
@@ -123,7 +123,6 @@ def measure(
         run = run or (_Run(network, steps) if steps else None)
     if run is None:
         raise StepError("The loader gave no batch, so nothing was measured. Give it some images.")
-    told = {key: str(value) for key, value in (facts or {}).items()}
     return StiffnessReport(
         steps=tuple(run.steps),
         summary=run.metric.summary(),
@@ -131,7 +130,7 @@ def measure(
         accuracy=seen.accuracy,
         top5=seen.top5,
         classes=tuple(classes),
-        facts={"model": type(network).__name__, **run.samples, **told, **provenance(network)},
+        facts=facts_on(network, run.samples, facts),
         notes=(*notes, *list(remarks)[:1]),
     )
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from stiffnet.errors import DataError, NonFiniteError, ShapeChangesError, StepError
 from stiffnet.observe.spectrum import Of, exact_copy, spectrum
-from stiffnet.provenance import provenance
+from stiffnet.provenance import facts_on
 from stiffnet.results.spectra import Seen, SpectrumReport
 from stiffnet.results.spectrum import Spectrum
 from stiffnet.stiffness.spectrum import CAP, Method, Plan
@@ -89,12 +89,11 @@ def spectra(
     seen, found = _gathered(seen, found)
     if not seen:
         raise StepError("There was no image, so nothing was computed. Give some.")
-    told = {key: str(value) for key, value in (facts or {}).items()}
     return SpectrumReport(
         images=tuple(seen),
         spectra={name: tuple(values) for name, values in found.items()},
         classes=tuple(classes),
-        facts={"model": type(network).__name__, **what, **told, **provenance(network)},
+        facts=facts_on(network, what, facts),
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import DataError, StepError, UnknownNameError
-from stiffnet.provenance import provenance
+from stiffnet.provenance import facts_on
 from stiffnet.registry import unknown
 from stiffnet.results.spectrum import Spectrum
 from stiffnet.stiffness.spectrum import CAP, TOLERANCE, Method, Plan, spectrum_of
@@ -86,7 +86,6 @@ def spectrum(
         found = spectrum_of(
             function, function.input, method=method, cap=cap, on_plan=on_plan, progress=progress
         )
-    told = {key: str(value) for key, value in (facts or {}).items()}
     many = found.count or None
     return Spectrum(
         step=function.step.name,
@@ -109,12 +108,7 @@ def spectrum(
         elements=function.input.numel() * function.output.numel(),
         seconds=time.perf_counter() - start,
         peak_bytes=watch.bytes,
-        facts={
-            "model": type(network).__name__,
-            **what_samples_are(network, inputs),
-            **told,
-            **provenance(network),
-        },
+        facts=facts_on(network, what_samples_are(network, inputs), facts),
     )
 
 

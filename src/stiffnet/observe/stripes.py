@@ -31,7 +31,7 @@ from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.network.attach import attached
 from stiffnet.network.step_sizes import choosers
 from stiffnet.observe.channel_moments import Floats, Moments
-from stiffnet.provenance import provenance
+from stiffnet.provenance import facts_on
 from stiffnet.results.stripes import ModuleStripes, StripeReport
 from stiffnet.trajectory.batch import as_arguments, limited, on_device, samples_in
 from stiffnet.trajectory.norms import as_double
@@ -106,14 +106,13 @@ def stripes(
             "between images needs two or more. Give it more."
         )
     ran = sorted((look for look in looked.values() if look.seen), key=lambda look: look.order)
-    told = {key: str(value) for key, value in (facts or {}).items()}
     names = {sits.at: sits.module for sits in reversed(attached(network))}
     names |= {sits.name: sits.module for sits in attached(network)}
     return StripeReport(
         modules=tuple(look.result(names[look.step], modules[look.step]) for look in ran),
         samples=samples,
         number=ran[0].kept.number,
-        facts={"model": type(network).__name__, **what, **told, **provenance(network)},
+        facts=facts_on(network, what, facts),
     )
 
 

@@ -190,10 +190,6 @@ class GradcamReport(Record):
         change = (after_pull - before_pull) - share * (full_pull - before_pull)
         return Estimate.of(share, change / (full - before))
 
-    def class_name(self, label: int) -> str:
-        """Return what a class is called, or its number."""
-        return self.classes[label] if 0 <= label < len(self.classes) else str(label)
-
     def to_frame(self) -> pd.DataFrame:
         """One row for each kind of images, then one for each class of the images themselves."""
         rows = [_row(view, view.kind, None) for view in self.views]

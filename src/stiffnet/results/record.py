@@ -1,7 +1,7 @@
 """What every result can do: be saved and loaded again, and be drawn by `report`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -41,6 +41,11 @@ class Record:
         facts: Mapping[str, str] = getattr(self, "facts", {})
         said = facts.get("samples", "images")
         return said if said in ("images", "sentences") else "samples"
+
+    def class_name(self, label: int) -> str:
+        """Return the name of a class, or its number where it has none."""
+        classes: Sequence[str] = getattr(self, "classes", ())
+        return classes[label] if 0 <= label < len(classes) else str(label)
 
     def html(self, path: str | os.PathLike[str], *, heading: str = "") -> Path:
         """Write one self-contained page that opens offline."""

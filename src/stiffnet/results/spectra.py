@@ -73,8 +73,7 @@ class SpectrumReport(Record):
         if any(image.label is None for image in self.images):
             raise StepError("The data had no labels. Give labelled images to group by label.")
         rows = self._grouped("label", sorted({int(image.label or 0) for image in self.images}))
-        names = self.classes
-        rows.insert(1, "name", [names[i] if i < len(names) else str(i) for i in rows["label"]])
+        rows.insert(1, "name", [self.class_name(i) for i in rows["label"]])
         return rows
 
     def _grouped(self, by: str, order: Sequence[Any]) -> pd.DataFrame:

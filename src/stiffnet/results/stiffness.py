@@ -273,10 +273,6 @@ class StiffnessReport(Record):
             notes=tuple(row.get("notes", ())),
         )
 
-    def class_name(self, label: int) -> str:
-        """Return the name of a class, or its number where it has none."""
-        return self.classes[label] if 0 <= label < len(self.classes) else str(label)
-
     @property
     def counted(self) -> list[int]:
         """Positions of the steps that count."""

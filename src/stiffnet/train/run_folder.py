@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stiffnet.errors import CheckpointError, StorageError
-from stiffnet.files import sweep_temporaries
+from stiffnet.files import open_lock, sweep_temporaries
 from stiffnet.network.model_folder import FOLDED, MANIFEST, read_folder
 from stiffnet.network.step_sizes import VALUES, epoch_of
 from stiffnet.train.checkpoint import (
@@ -114,13 +114,7 @@ class RunFolder:
                 f"{path} was not written by a run, so it was left alone. Move it away, or "
                 "choose another folder."
             )
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            raise StorageError(
-                f"{self.path} could not be written: {error.strerror}. Choose another folder."
-            ) from error
+        handle = open_lock(path, self.path)
         try:
             _lock(handle, path)
             os.ftruncate(handle, 0)
