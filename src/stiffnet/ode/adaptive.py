@@ -28,9 +28,7 @@ def run(
         UnknownNameError: If no problem has that name.
         OdeError: If the problem needs too many steps.
     """
-    chosen = named(problem)
-    if until is not None:
-        chosen = chosen.until(until)
+    chosen = named(problem, until)
     track = fehlberg.integrate(chosen, rtol=rtol, limit=limit)
     index = stiffness_index(chosen.jacobian(track.times[:-1], track.states[:-1]))
     steps = track.times[1:] - track.times[:-1]

@@ -83,9 +83,7 @@ def run(
         OdeError: If the problem has no exact solution, or does not decay, or a step is wrong.
         UnknownNameError: If no problem has that name.
     """
-    chosen = named(problem)
-    if until is not None:
-        chosen = chosen.until(until)
+    chosen = named(problem, until)
     if chosen.exact is None:
         raise OdeError(
             f"{chosen.name!r} has no exact solution to compare with. Choose 'eq8' or 'linear'."

@@ -22,10 +22,11 @@ PROBLEMS: Registry[Problem] = Registry(
 )
 
 
-def problem(name: str | Problem) -> Problem:
-    """Return the problem of this name, or the problem that was given.
+def problem(name: str | Problem, until: float | None = None) -> Problem:
+    """Return the problem of this name, or the one that was given; it may end elsewhere.
 
     Raises:
         UnknownNameError: If the table has no such name; the nearest ones are in the message.
     """
-    return name if isinstance(name, Problem) else PROBLEMS[name].value
+    found = name if isinstance(name, Problem) else PROBLEMS[name].value
+    return found if until is None else found.until(until)

@@ -7,8 +7,8 @@ from stiffnet.report.theme import LIGHT
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', sans-serif"
 
 
-def canvas(height: int) -> dict[str, Any]:
-    """Return the layout of an empty chart, in light colours."""
+def canvas(height: int, *, x: str = "", y: str = "") -> dict[str, Any]:
+    """Return the layout of an empty chart in light colours, with titles of its axes if given."""
     axis = {
         "gridcolor": LIGHT["grid"],
         "zeroline": False,
@@ -28,8 +28,8 @@ def canvas(height: int) -> dict[str, Any]:
         "paper_bgcolor": LIGHT["paper"],
         "plot_bgcolor": "rgba(0, 0, 0, 0)",
         "margin": {"l": 8, "r": 12, "t": 62, "b": 8},
-        "xaxis": dict(axis),
-        "yaxis": dict(axis),
+        "xaxis": axis | ({"title": {"text": x, "standoff": 8}} if x else {}),
+        "yaxis": axis | ({"title": {"text": y, "standoff": 8}} if y else {}),
         "legend": {
             "orientation": "h",
             "x": 0,

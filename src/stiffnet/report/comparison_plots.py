@@ -62,15 +62,14 @@ def difference_figure(pair: Pair) -> go.Figure:
 
 def share_figure(networks: Sequence[Network]) -> go.Figure:
     """Bars for the share of each stage, the networks beside one another."""
-    layout = canvas(height=400)
+    layout = canvas(height=400, y="share of the sum of NSI")
     layout["margin"] |= {"t": 48}
     most = max(len(network.shares) for network in networks)
     layout["xaxis"] |= {
         "tickmode": "array", "tickvals": list(range(most)), "showgrid": False,
         "ticktext": [f"stage {stage}" for stage in range(most)],
     }  # fmt: skip
-    title = {"text": "share of the sum of NSI", "standoff": 8}
-    layout["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero", "title": title}
+    layout["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero"}
     layout |= {"barmode": "group", "bargap": 0.3}
     figure = go.Figure(layout=layout)
     for order, network in enumerate(networks):
@@ -80,14 +79,12 @@ def share_figure(networks: Sequence[Network]) -> go.Figure:
             for share, steps in zip(network.shares, counts, strict=True)
         ]
         name = plot_text(network.name, longest=40)
-        figure.add_trace(
-            go.Bar(
-                x=list(range(len(counts))),
-                y=list(network.shares),
-                name=name,
-                marker={"color": LIGHT[f"series{order % SERIES}"]},
-                customdata=[[name, text] for text in told],
-                hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>",
-            )
+        figure.add_bar(
+            x=list(range(len(counts))),
+            y=list(network.shares),
+            name=name,
+            marker={"color": LIGHT[f"series{order % SERIES}"]},
+            customdata=[[name, text] for text in told],
+            hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>",
         )
     return figure

@@ -28,12 +28,8 @@ def step_sizes_figure(networks: Sequence[DemoNetwork]) -> go.Figure:
 def speeds_figure(forms: Sequence[TimedForm]) -> go.Figure:
     """How fast every form is beside the plain network, with the interval of its median."""
     names = [plot_text(form.name, longest=40) for form in forms]
-    layout = canvas(height=110 + 44 * len(forms))
+    layout = canvas(height=110 + 44 * len(forms), x="speed, times the plain network's")
     layout["margin"] |= {"t": 16}
-    layout["xaxis"] |= {
-        "title": {"text": "speed, times the plain network's", "standoff": 8},
-        "zeroline": False,
-    }
     layout["yaxis"] |= {
         "tickmode": "array", "tickvals": list(range(len(forms))), "ticktext": names,
         "autorange": "reversed", "showgrid": False,
@@ -48,22 +44,20 @@ def speeds_figure(forms: Sequence[TimedForm]) -> go.Figure:
     ]
     figure = go.Figure(layout=layout)
     figure.add_vline(x=1, line={"color": LIGHT["axis"], "width": 1, "dash": "dot"})
-    figure.add_trace(
-        go.Scatter(
-            x=ratios,
-            y=list(range(len(forms))),
-            mode="markers",
-            name="speed",
-            showlegend=False,
-            marker={"size": 11, "color": LIGHT["series0"]},
-            error_x={
-                "type": "data", "symmetric": False, "thickness": 1.6, "width": 5,
-                "array": [high - ratio for (_, high), ratio in zip(spans, ratios, strict=True)],
-                "arrayminus": [ratio - low for (low, _), ratio in zip(spans, ratios, strict=True)],
-                "color": LIGHT["series0"],
-            },
-            customdata=[list(pair) for pair in zip(names, told, strict=True)],
-            hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>",
-        )
+    figure.add_scatter(
+        x=ratios,
+        y=list(range(len(forms))),
+        mode="markers",
+        name="speed",
+        showlegend=False,
+        marker={"size": 11, "color": LIGHT["series0"]},
+        error_x={
+            "type": "data", "symmetric": False, "thickness": 1.6, "width": 5,
+            "array": [high - ratio for (_, high), ratio in zip(spans, ratios, strict=True)],
+            "arrayminus": [ratio - low for (low, _), ratio in zip(spans, ratios, strict=True)],
+            "color": LIGHT["series0"],
+        },
+        customdata=[list(pair) for pair in zip(names, told, strict=True)],
+        hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>",
     )  # fmt: skip
     return figure

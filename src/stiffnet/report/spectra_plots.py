@@ -26,14 +26,11 @@ def plane_figure(spectra: Sequence[Spectrum]) -> go.Figure:
 
 def disc_figure(values: Complexes) -> go.Figure:
     """Eigenvalues in the complex plane, with the disc in which forward Euler is stable."""
-    layout = canvas(height=420)
+    layout = canvas(height=420, x="real part", y="imaginary part")
     layout["margin"] |= {"t": 48}
     low, high, up = _reach(values)
-    for axis, title in (("xaxis", "real part"), ("yaxis", "imaginary part")):
-        layout[axis] |= {
-            "title": {"text": title, "standoff": 8}, "zeroline": True,
-            "zerolinecolor": LIGHT["axis"], "zerolinewidth": 1,
-        }  # fmt: skip
+    for axis in ("xaxis", "yaxis"):
+        layout[axis] |= {"zeroline": True, "zerolinecolor": LIGHT["axis"], "zerolinewidth": 1}
     layout["xaxis"] |= {"range": [low, high], "constrain": "domain"}
     layout["yaxis"] |= {"range": [-up, up], "scaleanchor": "x", "constrain": "domain"}
     angles = np.linspace(0, 2 * np.pi, _RIM + 1)
@@ -48,13 +45,11 @@ def disc_figure(values: Complexes) -> go.Figure:
         ("inside", values[inside], 0),
         ("outside", values[~inside], 1),
     ):
-        figure.add_trace(
-            go.Scatter(
-                x=chosen.real, y=chosen.imag, name=name, mode="markers",
-                marker={"size": 4.5, "symbol": "circle", "color": LIGHT[f"series{series}"],
-                        "opacity": 0.55},
-                hovertemplate="λ = %{x:.4~g} + %{y:.4~g} i<extra></extra>",
-            )
+        figure.add_scatter(
+            x=chosen.real, y=chosen.imag, name=name, mode="markers",
+            marker={"size": 4.5, "symbol": "circle", "color": LIGHT[f"series{series}"],
+                    "opacity": 0.55},
+            hovertemplate="λ = %{x:.4~g} + %{y:.4~g} i<extra></extra>",
         )  # fmt: skip
     return figure
 
@@ -63,14 +58,9 @@ def real_parts_figure(spectra: Sequence[Spectrum]) -> go.Figure:
     """How many of the eigenvalues other than zero have which real part."""
     values = joined(spectra)
     real = values[values != 0].real
-    layout = canvas(height=420)
+    layout = canvas(height=420, x="real part", y="eigenvalues an image")
     layout["margin"] |= {"t": 48}
-    layout["xaxis"] |= {"title": {"text": "real part", "standoff": 8}}
-    layout["yaxis"] |= {
-        "title": {"text": "eigenvalues an image", "standoff": 8},
-        "type": "log",
-        "dtick": 1,
-    }
+    layout["yaxis"] |= {"type": "log", "dtick": 1}
     layout["bargap"] = 0.06
     figure = go.Figure(layout=layout)
     if not len(real):
@@ -84,12 +74,10 @@ def real_parts_figure(spectra: Sequence[Spectrum]) -> go.Figure:
     middles = (edges[:-1] + edges[1:]) / 2
     for name, side, series in (("negative", middles < 0, 0), ("positive", middles > 0, 1)):
         shown = [each or None for each in counts[side] / len(spectra)]  # no bar for none
-        figure.add_trace(
-            go.Bar(
-                x=middles[side], y=shown, name=name,
-                width=width * 0.94, marker={"color": LIGHT[f"series{series}"]},
-                hovertemplate="real part about %{x:.3~g}<br>%{y:.4~g} an image<extra></extra>",
-            )
+        figure.add_bar(
+            x=middles[side], y=shown, name=name,
+            width=width * 0.94, marker={"color": LIGHT[f"series{series}"]},
+            hovertemplate="real part about %{x:.3~g}<br>%{y:.4~g} an image<extra></extra>",
         )  # fmt: skip
     return figure
 

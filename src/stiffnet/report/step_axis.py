@@ -14,7 +14,7 @@ from stiffnet.report.theme import LIGHT, SERIES
 
 def step_layout(steps: Sequence[str], title: str, *, height: int = 420) -> dict[str, Any]:
     """Return the layout of an empty chart with a place for each step."""
-    layout = canvas(height=height)
+    layout = canvas(height=height, y=title)
     layout["meta"] = {"bands": []}  # the page thins the names out where there is little room
     layout["margin"] |= {"t": 48}
     layout["xaxis"] |= {
@@ -25,7 +25,7 @@ def step_layout(steps: Sequence[str], title: str, *, height: int = 420) -> dict[
         "tickangle": -55 if len(steps) > 1 else 0,
         "showgrid": False,
     }
-    layout["yaxis"] |= {"title": {"text": title, "standoff": 8}, "rangemode": "tozero"}
+    layout["yaxis"] |= {"rangemode": "tozero"}
     layout["hovermode"] = "x"
     return layout
 

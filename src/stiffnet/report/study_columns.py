@@ -109,12 +109,10 @@ def _profile(
         )  # fmt: skip
     printed = _printed(columns[0], group)
     if any(row in printed for row in labels):
-        drawn.add_trace(
-            go.Scatter(
-                x=places, y=[printed.get(row) for row in labels], name="published", mode="markers",
-                marker={"size": 10, "symbol": "diamond-open", "color": LIGHT["series2"]},
-                hovertemplate="published: %{y:.3~g}<extra></extra>",
-            )
+        drawn.add_scatter(
+            x=places, y=[printed.get(row) for row in labels], name="published", mode="markers",
+            marker={"size": 10, "symbol": "diamond-open", "color": LIGHT["series2"]},
+            hovertemplate="published: %{y:.3~g}<extra></extra>",
         )  # fmt: skip
     return drawn
 

@@ -19,7 +19,7 @@ VERDICTS = {"held": "series2", "refuted": "series1", "undecided": "muted"}
 
 def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
     """Mean differences of comparisons with their 95 % intervals, and what was published."""
-    layout = canvas(height=110 + _ROW * len(made))
+    layout = canvas(height=110 + _ROW * len(made), x=_difference(unit))
     layout["yaxis"] |= {
         "showgrid": False,
         "tickmode": "array",
@@ -27,12 +27,7 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
         "ticktext": [plot_text(_short(each), longest=44) for each in made],
         "range": [len(made) - 0.4, -0.6],
     }
-    layout["xaxis"] |= {
-        "title": {"text": _difference(unit), "standoff": 8},
-        "zeroline": True,
-        "zerolinecolor": LIGHT["axis"],
-        "zerolinewidth": 1.5,
-    }
+    layout["xaxis"] |= {"zeroline": True, "zerolinecolor": LIGHT["axis"], "zerolinewidth": 1.5}
     layout["margin"] |= {"t": 48}
     layout["legend"] |= {"y": 1.0}
     figure = go.Figure(layout=layout)
@@ -44,30 +39,26 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
             0.0 if each.high is None or each.estimate is None else each.high - each.estimate
             for _, each in known
         ]
-        figure.add_trace(
-            go.Scatter(
-                x=[each.estimate for _, each in known],
-                y=[i for i, _ in known],
-                name=f"measured: {verdict}",
-                mode="markers",
-                marker={"size": 10, "color": LIGHT[role]},
-                error_x={"type": "data", "array": reach, "color": LIGHT[role], "thickness": 1.6},
-                text=[plot_text(each.sentence, longest=90) for _, each in known],
-                hovertemplate="%{text}<br>%{x:.3~g}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[each.estimate for _, each in known],
+            y=[i for i, _ in known],
+            name=f"measured: {verdict}",
+            mode="markers",
+            marker={"size": 10, "color": LIGHT[role]},
+            error_x={"type": "data", "array": reach, "color": LIGHT[role], "thickness": 1.6},
+            text=[plot_text(each.sentence, longest=90) for _, each in known],
+            hovertemplate="%{text}<br>%{x:.3~g}<extra></extra>",
         )
     printed = [(i, each) for i, each in enumerate(made) if finite(each.published) is not None]
     if printed:
-        figure.add_trace(
-            go.Scatter(
-                x=[each.published for _, each in printed],
-                y=[i for i, _ in printed],
-                name="published",
-                mode="markers",
-                marker={"size": 11, "symbol": "diamond-open", "color": LIGHT["series0"]},
-                text=[plot_text(each.sentence, longest=90) for _, each in printed],
-                hovertemplate="%{text}<br>published: %{x:.3~g}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[each.published for _, each in printed],
+            y=[i for i, _ in printed],
+            name="published",
+            mode="markers",
+            marker={"size": 11, "symbol": "diamond-open", "color": LIGHT["series0"]},
+            text=[plot_text(each.sentence, longest=90) for _, each in printed],
+            hovertemplate="%{text}<br>published: %{x:.3~g}<extra></extra>",
         )
     return figure
 
@@ -84,19 +75,17 @@ def curves_figure(report: StudyReport) -> go.Figure:
         values = np.array([line.values[y] for line in lines], dtype=float)
         mean = values.mean(axis=0)
         spread = values.std(axis=0, ddof=1) if len(values) > 1 else None
-        figure.add_trace(
-            go.Scatter(
-                x=list(range(1, len(mean) + 1)),
-                y=mean,
-                name=plot_text(name, longest=48),
-                mode="lines+markers",
-                line={"color": LIGHT[f"series{i % SERIES}"], "width": 2},
-                error_y=None
-                if spread is None
-                else {"type": "data", "array": spread, "thickness": 1,
-                      "color": LIGHT[f"series{i % SERIES}"]},
-                hovertemplate="%{y:.3~g} %{fullData.name}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=list(range(1, len(mean) + 1)),
+            y=mean,
+            name=plot_text(name, longest=48),
+            mode="lines+markers",
+            line={"color": LIGHT[f"series{i % SERIES}"], "width": 2},
+            error_y=None
+            if spread is None
+            else {"type": "data", "array": spread, "thickness": 1,
+                  "color": LIGHT[f"series{i % SERIES}"]},
+            hovertemplate="%{y:.3~g} %{fullData.name}<extra></extra>",
         )  # fmt: skip
     return figure
 
@@ -105,12 +94,8 @@ def points_figure(report: StudyReport) -> go.Figure:
     """Two values of every row against each other: a point a seed, a cross at the mean."""
     assert report.picture is not None
     x, y = report.picture["x"], report.picture["y"]
-    layout = canvas(height=440)
-    for axis in ("x", "y"):
-        layout[f"{axis}axis"] |= {
-            "title": {"text": plot_text(report.picture[f"{axis}_title"]), "standoff": 8}
-        }
-    figure = go.Figure(layout=layout)
+    titles = {axis: plot_text(report.picture[f"{axis}_title"]) for axis in ("x", "y")}
+    figure = go.Figure(layout=canvas(height=440, **titles))
     for i, (row, lines) in enumerate(_rows(report)):
         pairs = [[finite(line.values.get(axis)) for axis in (x, y)] for line in lines]
         known = [pair for pair in pairs if None not in pair]
@@ -119,12 +104,10 @@ def points_figure(report: StudyReport) -> go.Figure:
         name = plot_text(row, longest=48)
         colour = LIGHT[f"series{i % SERIES}"]
         symbol = ("circle", "square", "triangle-up")[i // SERIES % 3]
-        figure.add_trace(
-            go.Scatter(
-                x=[a for a, _ in known], y=[b for _, b in known], name=name, mode="markers",
-                marker={"size": 9, "color": colour, "symbol": symbol},
-                hovertemplate="%{x:.4~g}, %{y:.4~g} %{fullData.name}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[a for a, _ in known], y=[b for _, b in known], name=name, mode="markers",
+            marker={"size": 9, "color": colour, "symbol": symbol},
+            hovertemplate="%{x:.4~g}, %{y:.4~g} %{fullData.name}<extra></extra>",
         )  # fmt: skip
     return figure
 

@@ -98,9 +98,7 @@ def _figure(
     test: str,
     train: str,
 ) -> go.Figure:
-    layout = canvas(height=420)
-    layout["xaxis"] |= {"title": {"text": "epoch", "standoff": 8}}
-    layout["yaxis"] |= {"title": {"text": axis, "standoff": 8}}
+    layout = canvas(height=420, x="epoch", y=axis)
     layout["hovermode"] = "x"
     if len(runs) > SERIES:
         layout["showlegend"] = False
@@ -114,16 +112,14 @@ def _figure(
             ]
             if not pairs:
                 continue
-            figure.add_trace(
-                go.Scatter(
-                    x=[epoch for epoch, _ in pairs],
-                    y=[value for _, value in pairs],
-                    name=plot_text(title, longest=48) + ("" if column == test else ", training"),
-                    mode="lines" if len(pairs) > 1 else "markers",
-                    line={"color": LIGHT[f"series{i % SERIES}"], "width": width, "dash": dash},
-                    showlegend=column == test,
-                    hovertemplate="%{y:.4~g} %{fullData.name}<extra></extra>",
-                )
+            figure.add_scatter(
+                x=[epoch for epoch, _ in pairs],
+                y=[value for _, value in pairs],
+                name=plot_text(title, longest=48) + ("" if column == test else ", training"),
+                mode="lines" if len(pairs) > 1 else "markers",
+                line={"color": LIGHT[f"series{i % SERIES}"], "width": width, "dash": dash},
+                showlegend=column == test,
+                hovertemplate="%{y:.4~g} %{fullData.name}<extra></extra>",
             )
     return figure
 
