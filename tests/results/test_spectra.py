@@ -128,6 +128,14 @@ def test_a_spectrum_without_s_is_left_out_of_its_mean_and_counted():
     assert row["radius_mean"] == pytest.approx(made.by_step().iloc[0]["radius_mean"])
 
 
+def test_a_label_that_is_no_class_is_called_by_its_number():
+    made = report(images=4)
+    seen = tuple(
+        replace(each, label=label) for each, label in zip(made.images, (-1, 0, 1, 2), strict=True)
+    )
+    assert replace(made, images=seen).by_label()["name"].tolist() == ["-1", "cat", "dog", "2"]
+
+
 def test_means_by_label_are_numpys():
     made = report()
     table = made.by_label()

@@ -1,15 +1,13 @@
 """Rows of studies that relate attention values, which are step sizes, with NSI."""
 
 import numpy as np
-import numpy.typing as npt
 
 from stiffnet.errors import StepError
 from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_looks import looked, trained
 from stiffnet.network.step_sizes import step_sizes
 from stiffnet.results.study import Values
-
-Floats = npt.NDArray[np.float64]
+from stiffnet.stiffness.given import Floats
 
 
 def values(work: Work) -> Values:

@@ -13,6 +13,7 @@ import inspect
 import linecache
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, TypeGuard
@@ -137,12 +138,7 @@ def _innermost(value: Any, name: str) -> FunctionType | None:
     """A method without its decorators."""
     if not isinstance(value, FunctionType):
         return None
-    inside = [getattr(value, "__wrapped__", None)]
-    for cell in value.__closure__ or ():
-        try:
-            inside.append(cell.cell_contents)
-        except ValueError:  # the cell is empty
-            continue
+    inside = [getattr(value, "__wrapped__", None), *_closed_over(value)]
     own = [f for f in inside if isinstance(f, FunctionType) and f.__name__ == name]
     return _innermost(own[0], name) if own else value
 
@@ -153,14 +149,15 @@ def _unwrapped(value: Any, code: CodeType, depth: int = 8) -> FunctionType | Non
         return None
     if any(code is part for part in _nested(value.__code__)):
         return value
-    for cell in value.__closure__ or ():
-        try:
-            found = _unwrapped(cell.cell_contents, code, depth - 1)
-        except ValueError:  # the cell is empty
-            continue
-        if found is not None:
-            return found
-    return None
+    found = (_unwrapped(content, code, depth - 1) for content in _closed_over(value))
+    return next((function for function in found if function is not None), None)
+
+
+def _closed_over(function: FunctionType) -> Iterator[Any]:
+    """What the cells of a function's closure hold; some may be empty."""
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):
+            yield cell.cell_contents
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from stiffnet.stiffness.given import Floats as Floats
 
 
 @dataclass

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from stiffnet.report.heat import colour_bar, grid, heat_layout
 from stiffnet.report.text import finite
 from stiffnet.report.theme import LIGHT, SCALE
-from stiffnet.results.gradcam import Floats
+from stiffnet.stiffness.given import Floats
 
 
 def density(mean: Floats) -> Floats:

@@ -15,7 +15,8 @@ from stiffnet.report.text import finite, number, percent, plot_text
 from stiffnet.report.theme import SCALE
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
-from stiffnet.results.stripes import Floats, StripeReport
+from stiffnet.results.stripes import StripeReport
+from stiffnet.stiffness.given import Floats
 
 CHANNELS = 64  # in one picture; of more, as many evenly spread ones
 

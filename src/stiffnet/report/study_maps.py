@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 from stiffnet.report.gradcam_plots import colour_range, map_figure
 from stiffnet.report.text import clean, finite
-from stiffnet.results.gradcam import Floats
 from stiffnet.results.study import StudyReport
+from stiffnet.stiffness.given import Floats
 
 
 def map_figures(report: StudyReport) -> list[tuple[str, go.Figure]]:

@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from stiffnet.results.record import Record
+from stiffnet.stiffness.given import Floats
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 UNIFORM = 0.25

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from stiffnet.results.record import Record
-
-Floats = npt.NDArray[np.float64]
+from stiffnet.stiffness.given import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ import pandas as pd
 from stiffnet.results.drift import Drift
 from stiffnet.results.growth import Growth
 from stiffnet.results.record import Record
-
-Floats = npt.NDArray[np.float64]
+from stiffnet.stiffness.given import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from stiffnet.stiffness.given import Floats
 
@@ -44,12 +45,22 @@ def paired(first: Floats, second: Floats) -> Paired:
     means = float(first.mean()), float(second.mean())
     if len(apart) < 2:
         return Paired(*means, None, None, None)
-    centre, error = float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))
-    if error == 0:  # every sample differs by the same
+    if standard_error(apart) == 0:  # every sample differs by the same
+        centre = float(apart.mean())
         return Paired(*means, centre, centre, 1.0 if centre == 0 else 0.0)
-    t = stats.t(len(apart) - 1)
-    reach = float(t.ppf((1 + CONFIDENCE) / 2)) * error
-    return Paired(*means, centre - reach, centre + reach, float(2 * t.sf(abs(centre) / error)))
+    return Paired(*means, *t_interval(apart)[1:])
+
+
+def t_interval(values: Floats) -> tuple[float, float, float, float]:
+    """Mean, both ends of its 95 % interval, and p of a mean of zero, by Student's t."""
+    mean, error, freedom = float(values.mean()), standard_error(values), len(values) - 1
+    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+    return mean, mean - reach, mean + reach, 2 * float(stdtr(freedom, -abs(mean) / error))
+
+
+def standard_error(values: Floats) -> float:
+    """Return the standard error of a mean, of two values or more."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def mcnemar(first: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_]) -> Paired:

@@ -20,8 +20,11 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 from scipy.stats import rankdata
+
+from stiffnet.stiffness.given import Floats
+from stiffnet.stiffness.paired import standard_error, t_interval
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
@@ -64,7 +67,7 @@ def positive(differences: Sequence[float]) -> Finding:
         return refusal
     if _is_flat(values):
         return _flat(values)
-    mean, low, high, p = _interval(values)
+    mean, low, high, p = t_interval(values)
     if low > 0:
         verdict, side = Verdict.HELD, "lies above zero"
     elif high < 0:
@@ -87,7 +90,7 @@ def within(differences: Sequence[float], margin: float) -> Finding:
         return refusal
     if _is_flat(values):
         return _flat_within(values, margin)
-    mean, low, high, _ = _interval(values)
+    mean, low, high, _ = t_interval(values)
     if -margin < low and high < margin:
         verdict, side = Verdict.HELD, f"lies within ±{margin:g}"
     elif low > margin or high < -margin:
@@ -181,7 +184,7 @@ def overall(findings: Sequence[Finding]) -> Finding:
     return Finding(verdict, why, seeds)
 
 
-def _checked(differences: Sequence[float]) -> tuple[npt.NDArray[np.float64], Finding | None]:
+def _checked(differences: Sequence[float]) -> tuple[Floats, Finding | None]:
     """Return the values, and a finding where there are too few or one is not a number."""
     values = np.asarray(list(differences), dtype=np.float64)
     if len(values) < LEAST_SEEDS:
@@ -191,7 +194,7 @@ def _checked(differences: Sequence[float]) -> tuple[npt.NDArray[np.float64], Fin
     return values, None
 
 
-def _flat(values: npt.NDArray[np.float64]) -> Finding:
+def _flat(values: Floats) -> Finding:
     """Judge values that do not vary, for which there is no t: by the sign test."""
     mean, seeds = float(values.mean()), len(values)
     p = 1.0 if mean == 0 else 2.0 ** (1 - seeds)
@@ -207,7 +210,7 @@ def _flat(values: npt.NDArray[np.float64]) -> Finding:
     return Finding(verdict, why, seeds, mean, p=p)
 
 
-def _flat_within(values: npt.NDArray[np.float64], margin: float) -> Finding:
+def _flat_within(values: Floats, margin: float) -> Finding:
     mean, seeds = float(values.mean()), len(values)
     if abs(mean) < margin:
         why = f"All {seeds} differences are {mean:+.3g}, which is within ±{margin:g}."
@@ -216,27 +219,16 @@ def _flat_within(values: npt.NDArray[np.float64], margin: float) -> Finding:
     return replace(beyond, estimate=mean)
 
 
-def _is_flat(values: npt.NDArray[np.float64]) -> bool:
+def _is_flat(values: Floats) -> bool:
     return bool(np.ptp(values) <= SAME * np.abs(values).max())
 
 
-def _interval(values: npt.NDArray[np.float64]) -> tuple[float, float, float, float]:
-    """Mean, both ends of its interval, and p of a mean of zero, by Student's t."""
-    mean, error, freedom = float(values.mean()), _error(values), len(values) - 1
-    reach = float(stdtrit(freedom, 1 - LEVEL / 2)) * error
-    return mean, mean - reach, mean + reach, 2 * float(stdtr(freedom, -abs(mean) / error))
-
-
-def _error(values: npt.NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1)) / math.sqrt(len(values))
-
-
-def _beyond(values: npt.NDArray[np.float64], margin: float) -> float:
+def _beyond(values: Floats, margin: float) -> float:
     distance = abs(float(values.mean())) - margin
-    return float(stdtr(len(values) - 1, -distance / _error(values)))
+    return float(stdtr(len(values) - 1, -distance / standard_error(values)))
 
 
-def _permuted(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
+def _permuted(x: Floats, y: Floats) -> float:
     """Share of the orders of y whose correlation with x is as far from zero as the given one."""
     centred = x - x.mean()
     reached = abs(float(centred @ y)) * (1 - SAME)
@@ -252,7 +244,7 @@ def _too_few(seeds: int) -> str:
     return f"{seeds} seed{'' if seeds == 1 else 's'} cannot show it; {LEAST_SEEDS} are needed."
 
 
-def _told(values: npt.NDArray[np.float64], low: float, side: str) -> str:
+def _told(values: Floats, low: float, side: str) -> str:
     mean = float(values.mean())
     digits = max(0, 1 - math.floor(math.log10(mean - low)))
     centre, left, right = (_signed(each, digits) for each in (mean, low, 2 * mean - low))
