@@ -146,15 +146,8 @@ def fold(
                 result.report.html(file)
             else:
                 export = export_onnx if kind == "onnx" else export_program
-                exports.append(
-                    export(
-                        result.model,
-                        file,
-                        example,
-                        inputs=[torch.stack(real)] if real else [],
-                        facts=facts,
-                    )
-                )
+                inputs = [torch.stack(real)] if real else []
+                exports.append(export(result.model, file, example, inputs=inputs, facts=facts))
             advance(1)
     return FoldedNetwork(result, folder, tuple(exports), RANDOM, len(real))
 
