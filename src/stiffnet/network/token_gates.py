@@ -73,15 +73,14 @@ def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[
                 f"The example has sequences of {sequence.length} tokens, too few to see whether "
                 f"{type(model).__name__} is causal. Give an `example` of at least three."
             )
-        usual, later, earlier = _with_others(model, sequence, few, list(own))
+        seen, marks = _with_others(model, sequence, few, list(own))
         back, forth, alone = set(), set(), set()
         for step, axes_of_step in own.items():
-            values = [seen[step.increment_at] for seen in (usual, later, earlier)]
-            before = [_parts(values, axis, sequence.length) for axis in axes_of_step]
-            blind = [(first, second) for first, second in before if not _differ(*first)]
-            if not blind:
+            values = [each[step.increment_at] for each in seen]
+            reads = [_reads(values, axis, sequence.length, marks) for axis in axes_of_step]
+            if all(later for later, _ in reads):
                 back.add(step.name)
-            elif any(_differ(*second) for _, second in blind):
+            elif any(earlier for later, earlier in reads if not later):
                 forth.add(step.name)
             else:
                 alone.add(step.name)
@@ -91,15 +90,27 @@ def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[
     return causal
 
 
-def _parts(values: Sequence[Tensor], axis: int, length: int) -> tuple[list[Tensor], list[Tensor]]:
-    """The earlier half as it is and with other later tokens, the later half with other earlier."""
-    usual, later, earlier = values
-    end = usual.shape[axis]
-    half = end * (length // 2) // length
-    return (
-        [value.narrow(axis, 0, half) for value in (usual, later)],
-        [value.narrow(axis, half, end - half) for value in (usual, earlier)],
-    )
+def _reads(values: Sequence[Tensor], axis: int, length: int, marks: int) -> tuple[bool, bool]:
+    """Whether tokens read what comes after them, all of it, and what comes before them.
+
+    The values are as usual, then with others in the later half, in the earlier half, and in the
+    last token before the `marks`. That one may be hidden although others are not, as after the
+    prefix of a prefix language model: then those before it stay the same bit by bit.
+    """
+    usual, later, earlier, last = (_in_rows(value, axis, length) for value in values)
+    end = usual.shape[-1]
+    half, at = end * (length // 2) // length, length - marks - 1
+    hidden = end == length and torch.equal(usual[..., :at], last[..., :at])
+    hidden = hidden and _differ(usual[..., at:], last[..., at:])
+    after = _differ(usual[..., :half], later[..., :half]) and not hidden
+    return after, _differ(usual[..., half:], earlier[..., half:])
+
+
+def _in_rows(value: Tensor, axis: int, length: int) -> Tensor:
+    """Positions last; where there are several for each token, as many rows of tokens."""
+    value = value.movedim(axis, -1)
+    whole = value.shape[-1] % length == 0
+    return value.unflatten(-1, (-1, length)) if whole else value
 
 
 def _token_axes(
@@ -107,13 +118,14 @@ def _token_axes(
 ) -> tuple[int, ...]:
     """Along which axis the tokens of a step's increment lie; none if they are not of this sequence.
 
-    In a network that runs on one length only, all axes of that length are.
+    In a network that runs on one length only, all axes of that length are; and so it is for a step
+    that was not met at the other length, as after a loop over the tokens.
     """
     at = step.increment_at
     if at.entries > 1:
         return ()
-    if axes is not None:
-        return axes.get(at, ())[:1]
+    if axes is not None and at in axes:
+        return axes[at][:1]
     others = [axis for axis in range(at.dims) if axis != at.axis]
     return tuple(axis for axis, n in zip(others, step.shape, strict=True) if n == sequence.length)
 
@@ -146,17 +158,18 @@ def _without_zeros(model: nn.Module) -> Iterator[None]:
 
 def _with_others(
     model: nn.Module, sequence: SequenceArguments, call: Example, steps: Sequence[Step]
-) -> list[dict[Site, Tensor]]:
-    """The operands of the steps as they are, with other tokens later, and with others earlier.
+) -> tuple[list[dict[Site, Tensor]], int]:
+    """The operands of the steps as they are, and with other tokens: later, earlier, the last.
 
     The first and the last token stay only where the network does not run without its own: some
-    look for a mark there. A shift around the end shows at the last token alone.
+    look for a mark there; so many marks are returned, too. A shift around the end shows at the last
+    token alone.
     """
     for marks in (0, 1):
         try:
             with _without_zeros(model):
                 passes = _exchanged(model, sequence, call, marks)
-                return [_operands(model, steps, each) for each in passes]
+                return [_operands(model, steps, each) for each in passes], marks
         except Exception:  # foreign code
             if marks:
                 raise
@@ -166,7 +179,7 @@ def _with_others(
 def _exchanged(
     model: nn.Module, sequence: SequenceArguments, call: Example, marks: int
 ) -> Iterator[Example]:
-    """The call on a few samples without padding, with other tokens later, with others earlier.
+    """The call on a few samples without padding, then with other tokens: later, earlier, the last.
 
     So many `marks` at the beginning and at the end stay.
     """
@@ -174,7 +187,7 @@ def _exchanged(
     yield call
     masks = [value for name, value in named(parameters_of(model), *call) if name.endswith(MASK)]
     half, last = sequence.length // 2, sequence.length - marks
-    for start, end in ((half, last), (marks, half)):
+    for start, end in ((half, last), (marks, half), (last - 1, last)):
 
         def changed(value: Any, start: int = start, end: int = end) -> Any:
             if not sequence.holds(value) or any(value is mask for mask in masks):
@@ -266,6 +279,8 @@ def read_tokens(
         if isinstance(gate, Attention) and gate.pools_tokens:
             if strict or _reads_one_axis(socket, gate, axes or None):
                 _refuse(socket, gate, axes or None, causal=sees, by_name=by_name)
+                if sees:
+                    _refuse_rows(socket, gate, [sequence.length for sequence in found])
                 gate.tokens = TokenMeans(calls, sees)
                 calls.causal &= sees
             elif not beside:
@@ -316,6 +331,19 @@ def _refuse(socket: Socket, gate: Attention, axes: Any, *, causal: bool, by_name
             f"{socket.name!r}, and the network is causal. Choose a module without one, such as "
             "'se' or 'ie', or `adaptor='narrow'` for StepNet."
         )
+
+
+def _refuse_rows(socket: Socket, gate: Attention, lengths: Sequence[int]) -> None:
+    """Refuse a causal step with several positions for each token, of which some come later."""
+    (axis,) = gate.positions(torch.empty(socket.shape, device="meta"))
+    positions = socket.shape[axis]
+    if positions in lengths or all(positions % length for length in lengths):
+        return
+    raise StepError(
+        f"{type(gate).__name__} would read later tokens at step {socket.name!r}, which is causal "
+        f"and has {positions} positions for the sequence of the example, several for each token. "
+        "Choose other steps with `where=`, or a constant module ('asr:se')."
+    )
 
 
 def _mixes_positions(socket: Socket, gate: nn.Module) -> bool:
