@@ -7,7 +7,7 @@ padding in the call that runs.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +29,9 @@ from stiffnet.sequences import (
     hides_padding,
     keeps_apart,
     named,
+    pads_by_itself,
     parameters_of,
+    refuse_unread_padding,
     takes_tokens,
 )
 from stiffnet.trajectory.batch import Example
@@ -267,6 +269,8 @@ def read_tokens(
     steps = [socket.step for socket in sockets if socket.step is not None]
     causal = causal_steps(model, steps, call)
     calls = running_calls(model) or RunningCalls()
+    several = len(parameters_of(model)) > 1 or any(isinstance(v, Mapping) for v in call.args)
+    calls.told_more = several and not masked
     for socket, gate in zip(sockets, gates, strict=True):
         sees = socket.name in causal
         axes = None if socket.step is None else socket.step.increment_at.tokens
@@ -386,6 +390,12 @@ class _Enter:
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         opened = self.calls.opened
         given = given_to(self.names, args, kwargs)
+        if given is None and opened and pads_by_itself(self.names, args, kwargs, opened):
+            raise StepError(
+                f"The network lengthens its sequences before {type(module).__name__}, and an "
+                "attached module would read this padding. Pad to that length yourself, with 0 in "
+                "the `attention_mask`."
+            )
         if given is None:
             again = bool(opened) or self.calls.padded  # a part of a call whose mask is known
             looked = not again and not torch.compiler.is_compiling()
@@ -400,9 +410,9 @@ class _Enter:
         self._refuse_apart(args, kwargs)
         if not torch.compiler.is_compiling():
             given = given.without_full_masks()
+        given = given.within(opened[-1] if opened else None)
         opened.append(given)
-        masked = any(tokens.mask is not None for tokens in given.sequences)
-        self.calls.padded |= masked and module.training
+        self.calls.padded |= given.masked and module.training
 
     def _refuse_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         inner = bool(self.calls.opened) or not any(n.endswith(TOKENS) for n in self.names)
@@ -414,6 +424,16 @@ class _Enter:
                 "and an attached module would read their mean. Give each sequence as a sample of "
                 "its own, and a mask of two axes, one number a token."
             )
+
+
+class _Look:
+    """A hook that refuses padding of which only the network itself can know."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        refuse_unread_padding(self.names, args, kwargs)
 
 
 class _Leave:
@@ -465,6 +485,8 @@ class _Hush:
 def follow_calls(model: nn.Module, calls: RunningCalls | None) -> None:
     """Tell the gates on tokens of a network what each call is given; again for new gates."""
     blocks = _blocks(model)
+    if calls is not None and calls.told_more and blocks and not _has(model, _Look):
+        model.register_forward_pre_hook(_Look(parameters_of(model)), with_kwargs=True)
     if calls is None or not (calls.unread or any(True for _ in _token_means(model))):
         return
     scopes: set[str] = set()
@@ -505,7 +527,7 @@ def forget_calls(model: nn.Module) -> None:
     """Take those hooks out of a network on whose tokens no gate is left."""
     if _blocks(model):
         return
-    before, after = (_Enter, _Listen, _Hear), (_Leave, _Hush)
+    before, after = (_Enter, _Look, _Listen, _Hear), (_Leave, _Hush)
     for module in model.modules():
         for hooks, kinds, flags in (
             (module._forward_pre_hooks, before, module._forward_pre_hooks_with_kwargs),
