@@ -38,12 +38,24 @@ class Given:
     sequences: tuple[Tokens, ...]
     cached: bool = False
     """The tokens go on from earlier ones, whose keys and values come in a cache."""
+    single: bool = True
+    """The module takes no other sequence than this."""
+    lengths: frozenset[int] = frozenset()
+    """Of all that it was given by these names."""
 
     @property
-    def padded(self) -> bool:
-        """Whether there is any padding; asks the device."""
-        masks = (tokens.mask for tokens in self.sequences)
-        return any(mask is not None and not bool(mask.all()) for mask in masks)
+    def masked(self) -> bool:
+        """Whether some sequence has a mask."""
+        return any(tokens.mask is not None for tokens in self.sequences)
+
+    def within(self, around: "Given | None") -> "Given":
+        """Return what is known of this call inside of another one.
+
+        Without a mask of its own it works on what that was given, if that was a single sequence.
+        """
+        if around is None or not around.single or self.masked:
+            return self
+        return replace(around, cached=self.cached)
 
     def without_full_masks(self) -> "Given":
         """Return the same without masks that say nothing is padding; asks the device."""
@@ -152,7 +164,11 @@ def given_to(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any
         found.append(Tokens(length, None if mask is None else mask[:, -length:] != 0))
     if not found:
         return None
-    return Given(tuple(found), cached=_holds_tokens(call.get(CACHE)))
+    ways = {name.removesuffix(end) for end in TOKENS for name in names if name.endswith(end)}
+    values = (call.get(n) for n in names if n.endswith((MASK, *TOKENS)))
+    lengths = frozenset(v.shape[1] for value in values if (v := _rows(value)) is not None)
+    cached = _holds_tokens(call.get(CACHE))
+    return Given(tuple(found), cached=cached, single=len(ways) < 2, lengths=lengths)
 
 
 def _rows(value: Any) -> Tensor | None:
@@ -217,6 +233,57 @@ def hides_padding(
         if is_mask and not _is_padding_mask(value) and says_padding(value):
             return name
     return None
+
+
+def pads_by_itself(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any], around: Sequence[Any]
+) -> bool:
+    """Whether the mask of an inner call hides positions that no call `around` it was given.
+
+    Some networks lengthen a sequence to a multiple of their window.
+    """
+    mask = dict(named(names, args, kwargs)).get(MASK)
+    if not isinstance(mask, Tensor) or mask.ndim < 2 or torch.compiler.is_compiling():
+        return False
+    length = mask.shape[-1]
+    known = any(call is None or length in call.lengths for call in around)
+    return not known and (mask.ndim == 2 or mask.shape[-2] == length) and says_padding(mask)
+
+
+def unread_padding(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    """Name an argument that seems to say what is padding, in a network that is not known to.
+
+    That is a mask with one entry for each token, or lengths of which the longest fits a sequence,
+    unless they say the same of all.
+    """
+    call = [(n, v) for n, v in named(names, args, kwargs) if isinstance(v, Tensor) and v.ndim]
+    for name, value in call:
+        others = [v.shape for _, v in call if v is not value and len(v) == len(value)]
+        if value.ndim == 2 and any(word in name for word in ("mask", "pad")):
+            fits = any(value.shape[1] in shape[1:] for shape in others)
+        elif value.ndim == 1 and "len" in name and not value.is_floating_point():
+            fits = any(int(value.max()) in shape[1:] for shape in others)
+        else:
+            continue
+        if fits and bool((value != value.flatten()[0]).any()):
+            return name
+    return None
+
+
+def refuse_unread_padding(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse padding that only the network itself can read; see `unread_padding`."""
+    if torch.compiler.is_compiling():
+        return
+    if name := unread_padding(names, args, kwargs):
+        raise StepError(
+            f"The argument `{name}` seems to say that some tokens are padding, which would count "
+            "like the others. Give samples of one length, one at a time; or take a mask as "
+            "`attention_mask` in `forward`, with 1 for tokens and 0 for padding."
+        )
 
 
 def _holds_tokens(cache: Any) -> bool:

@@ -19,6 +19,7 @@ from stiffnet.fold.compare import (
     unchanged,
 )
 from stiffnet.fold.fold import fold
+from stiffnet.network.attach import attach
 from stiffnet.results.fold import Folded
 from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.batch import as_arguments
@@ -179,5 +180,29 @@ def test_the_advice_is_what_was_not_done():
     """A difference in float64 is no matter of rounding, whatever the network's own dtype is."""
     for dtype in (torch.float32, torch.float64):
         model = nn.Sequential(Lies()).eval().to(dtype)
-        with pytest.raises(FoldError, match=r"fold it with `branches=False`, or report it\.$"):
+        with pytest.raises(FoldError, match=r"fold it in Python with `branches=False`, or"):
             fold(model, torch.randn(3, 4, dtype=dtype), passes=0)
+
+
+class Cancels(nn.Module):
+    """A step, then ten is added and taken away again, which rounds what is small."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x):
+        x = x + self.conv(x)
+        return x + 10 - 10
+
+
+def test_rounding_of_small_outputs_is_called_that_and_every_advice_helps():
+    torch.manual_seed(0)
+    small = 0.01 * images(64)
+    model = attach(Cancels(), "asr:se", example=small).eval()
+    with torch.no_grad():
+        model.conv.bias.zero_()
+    with pytest.raises(FoldError, match=r"in float64 they agree to .*e-1\d, .*`--data` .* Python"):
+        fold(model, small)
+    fold(model, torch.cat([small, 1e4 * small]))
+    fold(model.double(), small.double())

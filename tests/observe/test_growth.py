@@ -31,6 +31,24 @@ def linear(count=4, width=5, gate=0.5, seed=0):
     return nn.Sequential(*(Linear(weight, gate) for weight in weights)), weights
 
 
+class Sum(nn.Module):
+    """Only adds, as in BERT, and is given what it adds."""
+
+    def forward(self, rate, x):
+        return x + rate
+
+
+class Apart(Linear):
+    """The same network, whose sums are modules of their own."""
+
+    def __init__(self, weight, gate):
+        super().__init__(weight, gate)
+        self.sum = Sum()
+
+    def forward(self, x):
+        return self.sum(self.inner(x) * self.gate, x)
+
+
 POINTS = torch.randn(3, 5, generator=torch.Generator().manual_seed(2)).double()
 
 
@@ -49,6 +67,25 @@ def test_a_linear_network_has_the_theorems_bound():
     close(frame["local_bound"], np.cumprod(steps))
     assert list(frame["gate_max"]) == [0.5] * 4
     close(frame["shortcut_norm"], np.ones(4))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_sum_that_is_given_its_operands_apart_changes_nothing(frozen):
+    plain, weights = linear()
+    model = nn.Sequential(*(Apart(weight, 0.5) for weight in weights)).requires_grad_(not frozen)
+    found, expected = growth(model, POINTS), growth(plain, POINTS)
+    assert found.steps == ("0.sum", "1.sum", "2.sum", "3.sum")
+    for name in ("log_growth", "log_bound", "log_local", "rate", "nearest"):
+        close(getattr(found, name), getattr(expected, name))
+
+
+def test_a_branch_that_is_detached_from_the_first_input_is_named():
+    class Cut(Linear):
+        def forward(self, x):
+            return x + self.inner(x.detach())
+
+    with pytest.raises(StepError, match=r"No module around the first step '0'.* detaches"):
+        growth(nn.Sequential(Cut(torch.eye(5).double(), 1.0)), POINTS)
 
 
 def test_its_growth_is_that_of_the_product_of_its_steps():

@@ -27,6 +27,8 @@ class RunningCalls:
     """Some call in training had padding: what is computed again later would have to know it."""
     causal: bool = True
     """No gate reads later tokens."""
+    told_more: bool = False
+    """The network takes no known mask, but may be told of padding by another argument."""
     unread: tuple[str, ...] = ()
     """Steps whose gates read all positions, so that there may be no padding."""
 

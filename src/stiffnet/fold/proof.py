@@ -99,7 +99,7 @@ class Proof:
         )
         self.tried = copied(self.made)
         own = next((p.dtype for p in self.made.parameters() if p.is_floating_point()), None)
-        advice = _advice(changes, own)
+        advice = _advice(changes, None if own == torch.float64 else self.exact_error)
         comparable(self._expected, type(self.made).__name__)
         try:
             self.places = ()
@@ -120,7 +120,7 @@ class Proof:
         Where outputs differ because equal numbers changed places, all that was folded must lie in
         modules that finish before anything is chosen, and those are compared.
         """
-        advice = _advice(changes, self._dtype)
+        advice = _advice(changes)
         errors = []
         for example, outcome in (self._first, *self._of_another_size):
             on = "" if example is self.small else " on a single image of another size"
@@ -171,14 +171,18 @@ def _around(paths: Collection[str]) -> list[str]:
     return [path for path in found if path]
 
 
-def _advice(changes: Sequence[Change], dtype: torch.dtype | None) -> str:
-    """What to try where a folded network differs."""
-    tries = []
-    if any(change.kind == "branches" for change in changes):
-        tries.append("with `branches=False`")
-    if dtype != torch.float64:
-        tries.append("in float64")
-    return f"fold it {' or '.join(tries)}, or report it" if tries else "please report it"
+def _advice(changes: Sequence[Change], exact: float | None = None) -> str:
+    """What to try where a folded network differs; `exact` is by how much in float64, if it held."""
+    branches = any(change.kind == "branches" for change in changes)
+    tries = ["with `branches=False`"] if branches else []
+    if exact is None:
+        return f"fold it in Python {tries[0]}, or report it" if tries else "please report it"
+    others = " or ".join([*tries, "as `model.double()`"])
+    return (
+        f"in float64 they agree to {exact:.0e}, so that this is rounding, of outputs that are "
+        "small or nearly cancel. Compare on images that the network was trained for (`--data` on "
+        f"the command line), or fold it in Python {others}"
+    )
 
 
 def _larger(value: Any, *, more: int) -> Any:

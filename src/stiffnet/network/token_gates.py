@@ -7,7 +7,7 @@ padding in the call that runs.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +29,9 @@ from stiffnet.sequences import (
     hides_padding,
     keeps_apart,
     named,
+    pads_by_itself,
     parameters_of,
+    refuse_unread_padding,
     takes_tokens,
 )
 from stiffnet.trajectory.batch import Example
@@ -73,15 +75,14 @@ def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[
                 f"The example has sequences of {sequence.length} tokens, too few to see whether "
                 f"{type(model).__name__} is causal. Give an `example` of at least three."
             )
-        usual, later, earlier = _with_others(model, sequence, few, list(own))
+        seen, marks = _with_others(model, sequence, few, list(own))
         back, forth, alone = set(), set(), set()
         for step, axes_of_step in own.items():
-            values = [seen[step.increment_at] for seen in (usual, later, earlier)]
-            before = [_parts(values, axis, sequence.length) for axis in axes_of_step]
-            blind = [(first, second) for first, second in before if not _differ(*first)]
-            if not blind:
+            values = [each[step.increment_at] for each in seen]
+            reads = [_reads(values, axis, sequence.length, marks) for axis in axes_of_step]
+            if all(later for later, _ in reads):
                 back.add(step.name)
-            elif any(_differ(*second) for _, second in blind):
+            elif any(earlier for later, earlier in reads if not later):
                 forth.add(step.name)
             else:
                 alone.add(step.name)
@@ -91,15 +92,27 @@ def causal_steps(model: nn.Module, steps: Sequence[Step], call: Example) -> set[
     return causal
 
 
-def _parts(values: Sequence[Tensor], axis: int, length: int) -> tuple[list[Tensor], list[Tensor]]:
-    """The earlier half as it is and with other later tokens, the later half with other earlier."""
-    usual, later, earlier = values
-    end = usual.shape[axis]
-    half = end * (length // 2) // length
-    return (
-        [value.narrow(axis, 0, half) for value in (usual, later)],
-        [value.narrow(axis, half, end - half) for value in (usual, earlier)],
-    )
+def _reads(values: Sequence[Tensor], axis: int, length: int, marks: int) -> tuple[bool, bool]:
+    """Whether tokens read what comes after them, all of it, and what comes before them.
+
+    The values are as usual, then with others in the later half, in the earlier half, and in the
+    last token before the `marks`. That one may be hidden although others are not, as after the
+    prefix of a prefix language model: then those before it stay the same bit by bit.
+    """
+    usual, later, earlier, last = (_in_rows(value, axis, length) for value in values)
+    end = usual.shape[-1]
+    half, at = end * (length // 2) // length, length - marks - 1
+    hidden = end == length and torch.equal(usual[..., :at], last[..., :at])
+    hidden = hidden and _differ(usual[..., at:], last[..., at:])
+    after = _differ(usual[..., :half], later[..., :half]) and not hidden
+    return after, _differ(usual[..., half:], earlier[..., half:])
+
+
+def _in_rows(value: Tensor, axis: int, length: int) -> Tensor:
+    """Positions last; where there are several for each token, as many rows of tokens."""
+    value = value.movedim(axis, -1)
+    whole = value.shape[-1] % length == 0
+    return value.unflatten(-1, (-1, length)) if whole else value
 
 
 def _token_axes(
@@ -107,13 +120,14 @@ def _token_axes(
 ) -> tuple[int, ...]:
     """Along which axis the tokens of a step's increment lie; none if they are not of this sequence.
 
-    In a network that runs on one length only, all axes of that length are.
+    In a network that runs on one length only, all axes of that length are; and so it is for a step
+    that was not met at the other length, as after a loop over the tokens.
     """
     at = step.increment_at
     if at.entries > 1:
         return ()
-    if axes is not None:
-        return axes.get(at, ())[:1]
+    if axes is not None and at in axes:
+        return axes[at][:1]
     others = [axis for axis in range(at.dims) if axis != at.axis]
     return tuple(axis for axis, n in zip(others, step.shape, strict=True) if n == sequence.length)
 
@@ -146,17 +160,18 @@ def _without_zeros(model: nn.Module) -> Iterator[None]:
 
 def _with_others(
     model: nn.Module, sequence: SequenceArguments, call: Example, steps: Sequence[Step]
-) -> list[dict[Site, Tensor]]:
-    """The operands of the steps as they are, with other tokens later, and with others earlier.
+) -> tuple[list[dict[Site, Tensor]], int]:
+    """The operands of the steps as they are, and with other tokens: later, earlier, the last.
 
     The first and the last token stay only where the network does not run without its own: some
-    look for a mark there. A shift around the end shows at the last token alone.
+    look for a mark there; so many marks are returned, too. A shift around the end shows at the last
+    token alone.
     """
     for marks in (0, 1):
         try:
             with _without_zeros(model):
                 passes = _exchanged(model, sequence, call, marks)
-                return [_operands(model, steps, each) for each in passes]
+                return [_operands(model, steps, each) for each in passes], marks
         except Exception:  # foreign code
             if marks:
                 raise
@@ -166,7 +181,7 @@ def _with_others(
 def _exchanged(
     model: nn.Module, sequence: SequenceArguments, call: Example, marks: int
 ) -> Iterator[Example]:
-    """The call on a few samples without padding, with other tokens later, with others earlier.
+    """The call on a few samples without padding, then with other tokens: later, earlier, the last.
 
     So many `marks` at the beginning and at the end stay.
     """
@@ -174,7 +189,7 @@ def _exchanged(
     yield call
     masks = [value for name, value in named(parameters_of(model), *call) if name.endswith(MASK)]
     half, last = sequence.length // 2, sequence.length - marks
-    for start, end in ((half, last), (marks, half)):
+    for start, end in ((half, last), (marks, half), (last - 1, last)):
 
         def changed(value: Any, start: int = start, end: int = end) -> Any:
             if not sequence.holds(value) or any(value is mask for mask in masks):
@@ -254,6 +269,8 @@ def read_tokens(
     steps = [socket.step for socket in sockets if socket.step is not None]
     causal = causal_steps(model, steps, call)
     calls = running_calls(model) or RunningCalls()
+    several = len(parameters_of(model)) > 1 or any(isinstance(v, Mapping) for v in call.args)
+    calls.told_more = several and not masked
     for socket, gate in zip(sockets, gates, strict=True):
         sees = socket.name in causal
         axes = None if socket.step is None else socket.step.increment_at.tokens
@@ -266,6 +283,8 @@ def read_tokens(
         if isinstance(gate, Attention) and gate.pools_tokens:
             if strict or _reads_one_axis(socket, gate, axes or None):
                 _refuse(socket, gate, axes or None, causal=sees, by_name=by_name)
+                if sees:
+                    _refuse_rows(socket, gate, [sequence.length for sequence in found])
                 gate.tokens = TokenMeans(calls, sees)
                 calls.causal &= sees
             elif not beside:
@@ -318,6 +337,19 @@ def _refuse(socket: Socket, gate: Attention, axes: Any, *, causal: bool, by_name
         )
 
 
+def _refuse_rows(socket: Socket, gate: Attention, lengths: Sequence[int]) -> None:
+    """Refuse a causal step with several positions for each token, of which some come later."""
+    (axis,) = gate.positions(torch.empty(socket.shape, device="meta"))
+    positions = socket.shape[axis]
+    if positions in lengths or all(positions % length for length in lengths):
+        return
+    raise StepError(
+        f"{type(gate).__name__} would read later tokens at step {socket.name!r}, which is causal "
+        f"and has {positions} positions for the sequence of the example, several for each token. "
+        "Choose other steps with `where=`, or a constant module ('asr:se')."
+    )
+
+
 def _mixes_positions(socket: Socket, gate: nn.Module) -> bool:
     """Whether what a gate makes of a position depends on another, whatever its weights are."""
     probe = copy.deepcopy(gate).eval()
@@ -358,6 +390,12 @@ class _Enter:
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         opened = self.calls.opened
         given = given_to(self.names, args, kwargs)
+        if given is None and opened and pads_by_itself(self.names, args, kwargs, opened):
+            raise StepError(
+                f"The network lengthens its sequences before {type(module).__name__}, and an "
+                "attached module would read this padding. Pad to that length yourself, with 0 in "
+                "the `attention_mask`."
+            )
         if given is None:
             again = bool(opened) or self.calls.padded  # a part of a call whose mask is known
             looked = not again and not torch.compiler.is_compiling()
@@ -372,9 +410,9 @@ class _Enter:
         self._refuse_apart(args, kwargs)
         if not torch.compiler.is_compiling():
             given = given.without_full_masks()
+        given = given.within(opened[-1] if opened else None)
         opened.append(given)
-        masked = any(tokens.mask is not None for tokens in given.sequences)
-        self.calls.padded |= masked and module.training
+        self.calls.padded |= given.masked and module.training
 
     def _refuse_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         inner = bool(self.calls.opened) or not any(n.endswith(TOKENS) for n in self.names)
@@ -386,6 +424,16 @@ class _Enter:
                 "and an attached module would read their mean. Give each sequence as a sample of "
                 "its own, and a mask of two axes, one number a token."
             )
+
+
+class _Look:
+    """A hook that refuses padding of which only the network itself can know."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        refuse_unread_padding(self.names, args, kwargs)
 
 
 class _Leave:
@@ -437,6 +485,8 @@ class _Hush:
 def follow_calls(model: nn.Module, calls: RunningCalls | None) -> None:
     """Tell the gates on tokens of a network what each call is given; again for new gates."""
     blocks = _blocks(model)
+    if calls is not None and calls.told_more and blocks and not _has(model, _Look):
+        model.register_forward_pre_hook(_Look(parameters_of(model)), with_kwargs=True)
     if calls is None or not (calls.unread or any(True for _ in _token_means(model))):
         return
     scopes: set[str] = set()
@@ -477,7 +527,7 @@ def forget_calls(model: nn.Module) -> None:
     """Take those hooks out of a network on whose tokens no gate is left."""
     if _blocks(model):
         return
-    before, after = (_Enter, _Listen, _Hear), (_Leave, _Hush)
+    before, after = (_Enter, _Look, _Listen, _Hear), (_Leave, _Hush)
     for module in model.modules():
         for hooks, kinds, flags in (
             (module._forward_pre_hooks, before, module._forward_pre_hooks_with_kwargs),

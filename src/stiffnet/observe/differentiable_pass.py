@@ -29,11 +29,16 @@ class Added:
 class Pass(Recorder):
     """Takes the operands and sums of all steps in one forward pass of a network in evaluation mode.
 
-    Steps of opaque blocks are refused. `change` is added to what goes into the first step's module.
+    Steps of opaque blocks are refused. `change` is added to what goes into the module at `entry`,
+    the first step's if not given.
     """
 
     def __init__(
-        self, model: nn.Module, steps: Sequence[Step], change: Tensor | None = None
+        self,
+        model: nn.Module,
+        steps: Sequence[Step],
+        change: Tensor | None = None,
+        entry: str | None = None,
     ) -> None:
         super().__init__(model, steps)
         for step in steps:
@@ -43,14 +48,14 @@ class Pass(Recorder):
                     "Jacobian is not known. Choose a network whose blocks add in plain code."
                 )
         self._change = change
+        self._begins = model.get_submodule(steps[0].module if entry is None else entry)
         self._met: dict[Site, Tensor] = {}
         self._sums: dict[Place, tuple[Tensor, GradientEdge | None]] = {}
         self.entry: tuple[Tensor, GradientEdge | None] | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
-        first = self.model.get_submodule(self.steps[0].module)
-        hook = first.register_forward_pre_hook(self._begin, with_kwargs=True)
+        hook = self._begins.register_forward_pre_hook(self._begin, with_kwargs=True)
         self.watching.enter_context(hook)
         return self
 
@@ -70,9 +75,14 @@ class Pass(Recorder):
         """Note what goes into the first step, and change it if asked to; once a pass."""
         if self.entry is not None:
             return None
-        first = next(tensors_in((args, kwargs)))
+        given = tensors_in((args, kwargs))
+        first = next((value for value in given if value.is_floating_point()), None)
+        if first is None:
+            return None
         with torch._C.DisableTorchFunction():  # this sum is none of the network's
             changed = first.clone() if self._change is None else first + self._change
+        if torch.is_grad_enabled() and not changed.requires_grad:
+            changed.requires_grad_()
         self.entry = changed.detach(), _edge(changed)
         return tuple(changed if value is first else value for value in args), {
             key: changed if value is first else value for key, value in kwargs.items()

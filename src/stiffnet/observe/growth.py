@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
@@ -67,30 +68,55 @@ def growth(
     found = find_steps(network, images)
     random = torch.Generator().manual_seed(seed)
     with plain_run(network), sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
-        layout = _entry_layout(network, found, images)
-        clean = _passed(network, found, images)
+        entry = _entry(network, found, images)
+        layout = _entry_layout(network, found, images, entry)
+        clean = _passed(network, found, images, entry)
         measured = [
-            _measured(network, found, images, (clean, layout), epsilon, random)
+            _measured(network, found, images, entry, (clean, layout), epsilon, random)
             for _ in range(draws)
         ]
         with torch.enable_grad():
-            done = _passed(network, found, mapped(images, _leaf))
+            done = _passed(network, found, mapped(images, _leaf), entry)
             local = _norms(found, done, layout, samples_in(images), iterations, random)
     facts = facts_on(network, what_samples_are(network, images), None)
     return _summary(found, torch.stack(measured), local, epsilon, facts)
 
 
 def _passed(
-    network: nn.Module, steps: list[Step], images: Any, change: Tensor | None = None
+    network: nn.Module, steps: list[Step], images: Any, entry: str, change: Tensor | None = None
 ) -> Pass:
-    with Pass(network, steps, change) as done:
+    with Pass(network, steps, change, entry) as done:
         as_arguments(images).on(network)
-    if done.entry is None:
-        raise StepError(
-            f"What goes into the first step {steps[0].name!r} is no argument of the module around "
-            "it. Choose a network whose blocks are modules."
-        )
     return done
+
+
+def _entry(network: nn.Module, steps: list[Step], images: Any) -> str:
+    """Path of the innermost module around the first step that is given what the step works on.
+
+    Both operands of its sum must come from there: a module that only adds (BERT's) is given them
+    apart, and the one around it is given what both are made from.
+    """
+    parts = steps[0].module.split(".")
+    for end in range(len(parts), -1, -1):
+        path = ".".join(parts[:end])
+        with torch.enable_grad():
+            done = _passed(network, steps, mapped(images, _leaf), path)
+        first = done.additions[0]
+        if all(_comes_from(value, done.entry) for value in (first.shortcut, first.increment)):
+            return path
+    raise StepError(
+        f"No module around the first step {steps[0].name!r} is given a state that both its "
+        "shortcut and its branch are computed from, so that a perturbation has nowhere to begin. "
+        "Choose a network whose blocks are modules, and take out what detaches their input."
+    )
+
+
+def _comes_from(value: Tensor, entry: tuple[Tensor, GradientEdge | None] | None) -> bool:
+    if entry is None or entry[1] is None or not value.requires_grad:
+        return False
+    ones = torch.ones_like(value)
+    (found,) = torch.autograd.grad(value, entry[1], ones, retain_graph=True, allow_unused=True)
+    return found is not None
 
 
 def _leaf(value: Any) -> Any:
@@ -103,6 +129,7 @@ def _measured(
     network: nn.Module,
     steps: list[Step],
     images: Any,
+    entry: str,
     before: tuple[Pass, Layout],
     epsilon: float,
     random: torch.Generator,
@@ -117,7 +144,7 @@ def _measured(
     change = layout.like(
         direction * size / torch.linalg.vector_norm(direction, dim=1, keepdim=True), state
     )
-    noisy = _passed(network, steps, images, change)
+    noisy = _passed(network, steps, images, entry, change)
     assert noisy.entry is not None
     given = torch.linalg.vector_norm(layout.rows(noisy.entry[0] - state), dim=1).cpu()
     columns = []
@@ -189,13 +216,13 @@ def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]
     return factors.abs().amax(dim=1).cpu(), added.rate, site
 
 
-def _entry_layout(network: nn.Module, steps: list[Step], images: Any) -> Layout:
+def _entry_layout(network: nn.Module, steps: list[Step], images: Any, entry: str) -> Layout:
     """Which axis of the first step's input counts the images: seen on batches of two sizes."""
     shapes = []
     for size in PROBE_BATCHES:
-        entry = _passed(network, steps, resized(images, size)).entry
-        assert entry is not None
-        shapes.append(tuple(entry[0].shape))
+        given = _passed(network, steps, resized(images, size), entry).entry
+        assert given is not None
+        shapes.append(tuple(given[0].shape))
     return Layout(*sample_axis(steps[0].module, *shapes))
 
 

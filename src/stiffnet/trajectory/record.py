@@ -7,11 +7,20 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from stiffnet.attention_layers import Heard, around_layers, told
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
-from stiffnet.sequences import Given, given_to, hides_padding, parameters_of, takes_tokens
+from stiffnet.sequences import (
+    Given,
+    given_to,
+    hides_padding,
+    pads_by_itself,
+    parameters_of,
+    refuse_unread_padding,
+    takes_tokens,
+)
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
@@ -109,7 +118,7 @@ class _Norms(Recorder):
         self._entered: dict[str, Tensor] = {}
         self._known = steps is not None
         self._finding = False
-        self._given: list[Given | None] = []  # tokens with padding of the calls that run
+        self._given: list[Given | None] = []  # to the calls that run
         self._heard: list[Heard] = []  # by attention layers of torch, in the calls that run
 
     def __enter__(self) -> Self:
@@ -118,22 +127,28 @@ class _Norms(Recorder):
         sites = [site for step in self.steps for site in (step.state_at, step.rate_at)]
         unknown = any(site.tokens is None for site in sites)
         if not self._known or (unknown and reads_tokens(self.model)):
-            # On the model itself, because only such a hook sees keywords.
-            self._first = self.model.register_forward_pre_hook(self._find, with_kwargs=True)
-            self.watching.enter_context(self._first)
+            self._first = self._hook_before(self.model, self._find, with_kwargs=True)
+        if not reads_tokens(self.model):
+            self._hook_before(self.model, self._look, with_kwargs=True)
         for module in self.paths:
             if isinstance(module, nn.MultiheadAttention):
-                hearing = module.register_forward_pre_hook(self._hear, with_kwargs=True)
-                self.watching.enter_context(hearing)
+                self._hook_before(module, self._hear, with_kwargs=True)
         for module in around_layers(self.model):
-            self.watching.enter_context(module.register_forward_pre_hook(self._listen))
-            stopping = module.register_forward_hook(self._stop_listening, always_call=True)
-            self.watching.enter_context(stopping)
+            self._hook_before(module, self._listen)
+            self._hook_after(module, self._stop_listening)
         for module in takers:
-            opening = module.register_forward_pre_hook(self._open, with_kwargs=True)
-            self.watching.enter_context(opening)
-            self.watching.enter_context(module.register_forward_hook(self._close, always_call=True))
+            self._hook_before(module, self._open, with_kwargs=True)
+            self._hook_after(module, self._close)
         return self
+
+    def _hook_before(self, module: nn.Module, hook: Any, **options: bool) -> RemovableHandle:
+        """Have a hook run on a module itself, because only such a hook sees keywords."""
+        handle = module.register_forward_pre_hook(_Uncopied(hook), **options)
+        return self.watching.enter_context(handle)
+
+    def _hook_after(self, module: nn.Module, hook: Any) -> None:
+        handle = module.register_forward_hook(_Uncopied(hook), always_call=True)
+        self.watching.enter_context(handle)
 
     def look_for(self, steps: Sequence[Step]) -> None:
         """Say which steps' sites to meet, whole blocks among them."""
@@ -156,10 +171,13 @@ class _Norms(Recorder):
     def _open(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what a call is given; one without tokens runs on those of the call around it."""
         call = given_to(parameters_of(module), args, kwargs)
-        if call is None and not self._given:
-            _refuse_hidden_padding(module, args, kwargs)
         around = self._given[-1] if self._given else None
-        self._given.append(around if call is None else call if call.padded else None)
+        if call is None:
+            _refuse_hidden_padding(module, args, kwargs, self._given)
+        self._given.append(around if call is None else call.without_full_masks().within(around))
+
+    def _look(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        refuse_unread_padding(parameters_of(model), args, kwargs)
 
     def _listen(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self._heard.append(Heard())
@@ -220,7 +238,8 @@ class _Norms(Recorder):
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
         """Keep the norms of an operand over all but padding, and let it go."""
-        given: Given | Heard | None = self._given[-1] if self._given else None
+        told = self._given[-1] if self._given else None
+        given: Given | Heard | None = told if told is not None and told.masked else None
         heard = self._heard[-1] if self._heard else Heard()
         if given is None and heard.padded:
             given = heard
@@ -245,10 +264,37 @@ class _Norms(Recorder):
         self._norms.clear()
 
 
+class _Uncopied:
+    """A hook of which a copy of its module, or a pickled one, has none."""
+
+    def __init__(self, hook: Any) -> None:
+        self._hook = hook
+
+    def __call__(self, *given: Any) -> None:
+        self._hook(*given)
+
+    def __reduce__(self) -> Any:
+        return _no_hook, ()
+
+
+def _no_hook() -> Any:
+    return _nothing
+
+
+def _nothing(*given: Any) -> None:
+    """Stand in for a hook."""
+
+
 def _refuse_hidden_padding(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], around: Sequence[Given | None]
 ) -> None:
-    if name := hides_padding(parameters_of(module), args, kwargs):
+    call = (parameters_of(module), args, kwargs)
+    if around and pads_by_itself(*call, around):
+        raise StepError(
+            f"The network lengthens its sequences before {type(module).__name__}, and this padding "
+            "would be counted. Pad to that length yourself, with 0 in the `attention_mask`."
+        )
+    if not around and (name := hides_padding(*call)):
         raise StepError(
             f"The `{name}` of {type(module).__name__} has padding and does not say which tokens it "
             "is. Give a mask of two axes, one number a token, or samples of one length without one."

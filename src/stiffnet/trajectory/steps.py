@@ -219,6 +219,8 @@ def run_on(model: nn.Module, call: Example) -> Any:
     """Run a network on an example; if it cannot be run, a StepError says why and what to do."""
     try:
         return call.on(model)
+    except StepError:  # which says why and what to do
+        raise
     except Exception as error:
         shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in(call))
         advice = "Give an example that the network takes."

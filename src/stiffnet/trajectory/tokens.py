@@ -23,6 +23,7 @@ from stiffnet.sequences import (
     Given,
     named,
     parameters_of,
+    refuse_unread_padding,
     says_padding,
     takes_tokens,
 )
@@ -69,17 +70,13 @@ def sequences_of_call(model: nn.Module, call: Example) -> list[SequenceArguments
         for name, value in named(parameters_of(model), *call)
         if isinstance(value, Tensor) and value.ndim >= 2
     ]
-    lengths: dict[str, int] = {}
-    for name, value in given:
-        ends = [end for end in (*TOKENS, MASK) if name.endswith(end)]
-        if ends and (value.ndim == 2 or ends[0] == TOKENS[1]):
-            lengths.setdefault(name.removesuffix(ends[0]), value.shape[1])
+    lengths = _named_lengths(given)
     if not lengths:
         return _nameless([tensor for _, tensor in given])
     found = []
-    for prefix, length in lengths.items():
+    for prefix, length in lengths:
         own = {prefix + end for end in _BESIDE}
-        others = {p + end for p in lengths if p != prefix for end in _BESIDE}
+        others = {p + end for p, _ in lengths if p != prefix for end in _BESIDE}
         tensors = [
             value
             for name, value in given
@@ -88,6 +85,24 @@ def sequences_of_call(model: nn.Module, call: Example) -> list[SequenceArguments
         ]
         found.append(SequenceArguments(prefix, length, tuple(tensors)))
     return found
+
+
+def _named_lengths(given: Sequence[tuple[str, Tensor]]) -> list[tuple[str, int]]:
+    """Prefixes and lengths of the sequences that are known by their names, each once.
+
+    Two of one name are in dictionaries. A mask may be longer than its tokens, if those go on from a
+    cache, and counts where there are none.
+    """
+    lengths: dict[str, dict[int, None]] = {}
+    for ends in (TOKENS, (MASK,)):
+        before = set(lengths)
+        for name, value in given:
+            for end in ends:
+                prefix = name.removesuffix(end)
+                counts = value.ndim == 2 or end == TOKENS[1]
+                if name.endswith(end) and counts and prefix not in before:
+                    lengths.setdefault(prefix, {})[value.shape[1]] = None
+    return [(prefix, length) for prefix, own in lengths.items() for length in own]
 
 
 def _nameless(given: Sequence[Tensor]) -> list[SequenceArguments]:
@@ -134,6 +149,8 @@ def refuse_padding(model: nn.Module, inputs: Any, what: str) -> None:
         for name, value in named(parameters_of(model), *call)
         if name.endswith(MASK) and isinstance(value, Tensor) and says_padding(value)
     ]
+    if not reads_tokens(model):
+        refuse_unread_padding(parameters_of(model), *call)
     if masks or tells_padding(model, call):
         raise StepError(
             f"{[*masks, 'Attention layers are told'][0]} that there is padding, which {what} would "
