@@ -328,3 +328,11 @@ def test_half_precision_has_a_mean_of_many_tokens(case):
     expected = last(copy.deepcopy(model).double(), batch(rows))
     there = batch(rows)["attention_mask"] == 1
     assert differ(found[there].double(), expected[there]) <= 10 * RTOL["bfloat16"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("case", "causal"), [(ENCODERS[0], False), (DECODERS[0], True)], ids=label)
+def test_half_precision_tells_encoders_from_decoders(case, causal, dtype):
+    """Weights that are fresh, and so small that other tokens change less than the largest digit."""
+    model = attach(network(case).to(dtype), "se", example=example(case, length=40))
+    assert {m.tokens.causal for m in model.modules() if isinstance(m, Attention)} == {causal}

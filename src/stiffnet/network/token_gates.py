@@ -49,6 +49,7 @@ from stiffnet.trajectory.wrappers import plain_run
 
 _ROUNDINGS = 100  # of the largest value: what two equal computations may differ by
 _ROUNDINGS_OF_HALVES = 2  # a hundred would be most of what bfloat16 can tell apart
+_SHARE_OF_HALVES = 0.01  # of entries that differ: more than what rounds to another number by chance
 
 
 def is_given_tokens(model: nn.Module, call: Example) -> bool:
@@ -133,11 +134,17 @@ def _token_axes(
 
 
 def _differ(one: Tensor, two: Tensor) -> bool:
-    """Whether two values differ by more than what two equal computations may."""
+    """Whether two values differ by more than what two equal computations may.
+
+    What half a float can tell apart may be more than what other tokens change in many of them.
+    """
     if not one.numel():
         return False
     info = torch.finfo(one.dtype)
-    roundings = _ROUNDINGS if info.bits > 16 else _ROUNDINGS_OF_HALVES
+    halves = info.bits <= 16
+    if halves and float((one != two).double().mean()) > _SHARE_OF_HALVES:
+        return True
+    roundings = _ROUNDINGS_OF_HALVES if halves else _ROUNDINGS
     scale = max(float(one.abs().max()), float(two.abs().max()))
     return not float((one - two).abs().max()) <= roundings * info.eps * scale
 
