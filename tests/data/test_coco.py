@@ -235,6 +235,8 @@ REFUSED = {
                  "missing required field 'category_id'"),
     "two spellings": (lambda c: images(c, file_name="./000000000002.png"), "image file .* 2 times"),
     "two ids": (lambda c: images(c, id=2), "has the image id 2 2 times. Keep one"),
+    "two boxes": (lambda c: boxes(c, id=12), "has the box id 12 2 times. Keep one"),
+    "a box twice": (lambda c: c["annotations"].append(c["annotations"][0]), "box id 10 2 times"),
     "two files": (lambda c: images(c, file_name="000000000002.png"), "image file .* 2 times"),
     "two names": (lambda c: c["categories"][0].update(name="car"), "category name 'car' 2 times"),
     "all crowds": (

@@ -121,6 +121,7 @@ def test_only_pictures_that_were_made_here_are_replaced():
     ("network", "picture", "code", "words"),
     [
         ("network", "none.png", 3, r"none.png is not an image that can be read: it is gone"),
+        ("network", "network", 3, r"network .* it is a folder"),
         ("network", "words.png", 3, r"words.png .* it has no known image format"),
         ("network", "tiny.png", 3, r"tiny.png has 4×9 pixels, and .* needs 5 on each side"),
         ("resnet20_cifar", "flower", 2, r"resnet20_cifar does not make pictures of pictures"),

@@ -103,7 +103,21 @@ class Merging(nn.Module):
         return self.head(self.norm2(merged).mean(dim=1))
 
 
+class TwoHeads(nn.Module):
+    """Gives what it sees, and what it makes of that: only one of the two are logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Conv2d(3, 6, 3)
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, images):
+        seen = self.features(images).mean(dim=(2, 3))
+        return seen, self.head(seen)
+
+
 BAD = {
+    "two heads": (TwoHeads, "", r"gives rows of 6 and 4 numbers for an image"),
     "no convolution": (lambda: NO_CONVOLUTION, "", "Sequential has no feature maps"),
     "no middle": (lambda: nn.Sequential(nn.Conv2d(3, 4, SIZE - 1), nn.Flatten()), "", "no feature"),
     "scripted": (scripted, "", "is scripted"),

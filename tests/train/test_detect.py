@@ -18,7 +18,13 @@ from data.boxed import write_coco
 from naming import case
 from stiffnet.data import open_splits
 from stiffnet.data.coco import coco
-from stiffnet.errors import CheckpointError, DataError, RecipeError, StiffnetError
+from stiffnet.errors import (
+    CheckpointError,
+    DataError,
+    RecipeError,
+    StiffnetError,
+    UnknownNameError,
+)
 from stiffnet.network.attach import attached
 from stiffnet.network.create import create_model
 from stiffnet.network.detector import body_of
@@ -382,6 +388,8 @@ def test_what_does_not_go_together_is_refused(boxed, tmp_path):
         ({"frozen_stages": 1}, RecipeError, "`frozen_stages` is 1, but .* random .* to 0"),
         ({"frozen_norms": True}, RecipeError, "`frozen_norms` is True, but .* random .* to false"),
         ({"model": "fasterrcnn:vit_tiny_patch16_224"}, CheckpointError, "gives no feature maps"),
+        ({"model": "fasterrcnn:resnet5"}, UnknownNameError, "no model called 'resnet5'. Did you"),
+        ({"model": "fasterrcnn:"}, UnknownNameError, "no detector called 'fasterrcnn:'"),
     ):
         with case(change), pytest.raises(kind, match=said):
             run(replace(SMALL, **change), tmp_path / said)

@@ -77,6 +77,7 @@ def coco(folder: str | os.PathLike[str], split: str = "test") -> BoxedImages:
     _refuse_twice(file, "category name", (each.name for each in categories))
     _refuse_twice(file, "image id", (each.id for each in content.images))
     _refuse_twice(file, "image file", (os.path.normpath(each.file_name) for each in content.images))
+    _refuse_twice(file, "box id", (each.id for each in content.annotations if each.id is not None))
     _refuse_escapes(file, images, [each.file_name for each in content.images])
     if split == "train":
         return _boxed(file, images, content, categories, cut=True).to_learn()

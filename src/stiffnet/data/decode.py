@@ -62,7 +62,8 @@ View = Middle | Varied
 def read_image(path: Path, channels: int) -> Image.Image:
     """Decode a file, turned as its camera says, in grey (for one channel) or colour."""
     if path.exists() and not path.is_file():
-        raise ValueError("it is a pipe or a device")  # which could keep us waiting for ever
+        kind = "folder" if path.is_dir() else "pipe or a device"  # which could keep us waiting
+        raise ValueError(f"it is a {kind}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata does not make an image unusable
         warnings.simplefilter("error", Image.DecompressionBombWarning)

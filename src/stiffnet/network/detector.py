@@ -20,6 +20,7 @@ from torchvision.ops.feature_pyramid_network import FeaturePyramidNetwork, LastL
 
 from stiffnet.errors import CheckpointError
 from stiffnet.network.model_names import TORCHVISION, detector_parts
+from stiffnet.network.own_models import OWN_MODELS
 from stiffnet.network.pretrained import torchvision_weights
 from stiffnet.words import few, first_line
 
@@ -129,7 +130,8 @@ def _timm_body(name: str, *, pretrained: bool) -> Body:
         widths = [int(count) for count in looked.feature_info.channels()]
         places = [int(index) for index in looked.feature_info.out_indices]
     except Exception as error:  # timm's own, of many types
-        raise _no_maps(name, first_line(error)) from error
+        why = "timm has none of it" if name in OWN_MODELS else first_line(error)
+        raise _no_maps(name, why) from error
     last = {stride: level for level, stride in enumerate(strides) if stride >= FINEST}
     if not last or list(last) != sorted(last):
         raise _no_maps(name, f"its strides are {strides}")

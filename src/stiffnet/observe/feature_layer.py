@@ -24,9 +24,10 @@ from torch import Tensor, nn
 from stiffnet.errors import FeatureMapError, UnknownNameError
 from stiffnet.observe.measure import logits_of
 from stiffnet.registry import unknown
-from stiffnet.words import first_line
+from stiffnet.words import first_line, listed
 
 MOST_PREFIX = 16
+SHOWN = 4  # rows of numbers in a sentence
 LEAST = 3  # rows and columns: of two, each half of an image has half of the central square
 
 
@@ -189,6 +190,12 @@ def _calls(model: nn.Module, image: Tensor) -> tuple[list[_Call], Tensor]:
     finally:
         for handle in handles:
             handle.remove()
+    rows = [each.shape[1] for each in _parts(output) if each.ndim == 2]
+    if len(rows) > 1:
+        raise FeatureMapError(
+            f"{type(model).__name__} gives rows of {listed([*map(str, rows)], SHOWN)} numbers for "
+            "an image, and it is not known which are the logits. Wrap it so that it returns those."
+        )
     logits = logits_of(output)
     if logits is None or len(logits) != 1:
         raise FeatureMapError(
@@ -196,6 +203,12 @@ def _calls(model: nn.Module, image: Tensor) -> tuple[list[_Call], Tensor]:
             "explain. Give a classifier."
         )
     return calls, logits
+
+
+def _parts(output: Any) -> list[Tensor]:
+    """Return the tensors of a tuple or a list, which have no names."""
+    parts = output if isinstance(output, (list, tuple)) else ()
+    return [each for each in parts if isinstance(each, Tensor)]
 
 
 def _layout(output: Tensor, image: Tensor, grid: list[tuple[int, int]]) -> Layout | None:

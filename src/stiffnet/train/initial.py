@@ -14,7 +14,12 @@ from stiffnet.network.described_folder import TRANSFORMERS
 from stiffnet.network.detector import body_of, fill_body
 from stiffnet.network.loaded import LoadedModel, remarks_on
 from stiffnet.network.model_folder import Fact
-from stiffnet.network.model_names import detector_parts, is_detector_name, is_model_name
+from stiffnet.network.model_names import (
+    detector_parts,
+    is_detector_name,
+    is_model_name,
+    unknown_model,
+)
 from stiffnet.network.new_head import (
     head_shapes,
     is_called,
@@ -53,6 +58,8 @@ def initial_network(
         CheckpointError: If the weights cannot be used.
         RecipeError: If the recipe contradicts the network.
     """
+    if is_detector_name(recipe.model) and not is_model_name(recipe.model):
+        raise unknown_model(recipe.model)
     attention = None if recipe.attention == NONE else recipe.attention
     if is_model_name(recipe.model) and not recipe.weights:
         if recipe.weights_key:
