@@ -38,6 +38,7 @@ from stiffnet.train.run import Machinery, run
 from stiffnet.train.schedule import learning_rate
 from stiffnet.train.tasks import task_of
 from stiffnet.train.tasks.detect import NAMES, PARTS, average_precisions
+from tolerances import RTOL
 from train import faults
 from train.test_ranks import finish_ranks
 
@@ -229,6 +230,12 @@ def test_two_ranks_come_to_the_precision_of_one(tmp_path):
     for name in NAMES:
         expected = one[f"test_{name}"]
         assert two[f"test_{name}"] == (expected and pytest.approx(expected, rel=0.01)), name
+    files = [tmp_path / name / "final" / "weights.safetensors" for name in ("one", "two")]
+    one, two = ({k: v for k, v in load_file(f).items() if "running" in k} for f in files)
+    assert one
+    for name, expected in one.items():  # over the images of both ranks
+        margin = RTOL["batch32"] * float(expected.abs().max())
+        torch.testing.assert_close(two[name], expected, rtol=0.0, atol=margin)
 
 
 def test_tns_of_a_detector_is_measured_after_each_epoch(tmp_path):
