@@ -14,6 +14,7 @@ from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import NoStepsError, StepError, UnknownNameError
 from stiffnet.network.attach_proof import Wish, prove
+from stiffnet.network.causality import causal_steps
 from stiffnet.network.example import example_for
 from stiffnet.network.gate_memory import Memory, next_call, remember, spelled
 from stiffnet.network.gate_places import Socket, position_sockets, refusal, step_sockets
@@ -28,14 +29,9 @@ from stiffnet.network.gated_block import (
 from stiffnet.network.method_source import Unreadable
 from stiffnet.network.norm_exchange import put_back, replace_norms, replaced_norms
 from stiffnet.network.positions import positions
+from stiffnet.network.running_calls import follow_calls, forget_calls
 from stiffnet.network.source_edits import Gate
-from stiffnet.network.token_gates import (
-    causal_steps,
-    follow_calls,
-    forget_calls,
-    is_given_tokens,
-    read_tokens,
-)
+from stiffnet.network.token_gates import is_given_tokens, read_tokens
 from stiffnet.network.where import Where
 from stiffnet.registry import check_known
 from stiffnet.trajectory.batch import Example, as_arguments

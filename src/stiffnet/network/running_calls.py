@@ -1,0 +1,192 @@
+"""Hooks that tell attached modules of the call that runs: its tokens, and which are padding.
+
+They are on the modules that are given tokens and masks, and on the attention layers of torch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from stiffnet.attention import Attention
+from stiffnet.attention.constant import ConstantGate
+from stiffnet.attention.tokens import RunningCalls, TokenMeans
+from stiffnet.attention_layers import Heard, holds_layers, told
+from stiffnet.errors import StepError
+from stiffnet.network.gated_block import gates_of
+from stiffnet.sequences import (
+    TOKENS,
+    given_to,
+    hides_padding,
+    keeps_apart,
+    pads_by_itself,
+    parameters_of,
+    refuse_unread_padding,
+    takes_tokens,
+)
+
+
+@dataclass(eq=False)
+class _Hook:
+    """An object and no function, so that a copy of the network has its own."""
+
+    calls: RunningCalls
+
+
+@dataclass(eq=False)
+class _Enter(_Hook):
+    """Opens a call."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        opened = self.calls.opened
+        given = given_to(self.names, args, kwargs)
+        if given is None and opened and pads_by_itself(self.names, args, kwargs, opened):
+            raise StepError(
+                f"The network lengthens its sequences before {type(module).__name__}, and an "
+                "attached module would read this padding. Pad to that length yourself, with 0 in "
+                "the `attention_mask`."
+            )
+        if given is None:
+            again = bool(opened) or self.calls.padded  # a part of a call whose mask is known
+            looked = not again and not torch.compiler.is_compiling()
+            if looked and (name := hides_padding(self.names, args, kwargs)):
+                raise StepError(
+                    f"The `{name}` has padding and does not say which tokens it is, so that an "
+                    "attached module would read it. Give a mask of two axes, one number a token."
+                )
+            self._refuse_apart(args, kwargs)
+            opened.append(opened[-1] if opened else None)
+            return
+        self._refuse_apart(args, kwargs)
+        if not torch.compiler.is_compiling():
+            given = given.without_full_masks()
+        given = given.within(opened[-1] if opened else None)
+        opened.append(given)
+        self.calls.padded |= given.masked and module.training
+
+    def _refuse_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        inner = bool(self.calls.opened) or not any(n.endswith(TOKENS) for n in self.names)
+        if inner or torch.compiler.is_compiling():
+            return
+        if name := keeps_apart(self.names, args, kwargs, causal=self.calls.causal):
+            raise StepError(
+                f"The `{name}` hides tokens of a sequence from each other, as in packed sequences, "
+                "and an attached module would read their mean. Give each sequence as a sample of "
+                "its own, and a mask of two axes, one number a token."
+            )
+
+
+@dataclass(eq=False)
+class _Look:
+    """Refuses padding of which only the network itself can know."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        refuse_unread_padding(self.names, args, kwargs)
+
+
+class _Leave(_Hook):
+    """Closes the call again."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.calls.opened:
+            self.calls.opened.pop()
+
+
+class _Listen(_Hook):
+    """Opens a call of a part with attention layers of torch in it."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.calls.heard.append(Heard(id(module)))
+
+
+class _Hear(_Hook):
+    """Notes what such a layer is told."""
+
+    def __call__(
+        self, module: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        call = told(module, args, kwargs)
+        if call is not None:
+            self.calls.hear(call, training=module.training)
+
+
+class _Hush(_Hook):
+    """Closes the call of the part again."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.calls.heard:
+            self.calls.heard.pop()
+
+
+def follow_calls(model: nn.Module, calls: RunningCalls | None) -> None:
+    """Tell the gates on tokens of a network what each call is given; again for new gates."""
+    blocks = _blocks(model)
+    if calls is not None and calls.told_more and blocks and not _has(model, _Look):
+        model.register_forward_pre_hook(_Look(parameters_of(model)), with_kwargs=True)
+    if calls is None or not (calls.unread or any(True for _ in _token_means(model))):
+        return
+    scopes: set[str] = set()
+    for path, module in model.named_modules():
+        around = path == "" or any(f"{block}.".startswith(f"{path}.") for block in blocks)
+        if around and takes_tokens(module) and not _has(module, _Enter):
+            module.register_forward_pre_hook(_Enter(calls, parameters_of(module)), with_kwargs=True)
+            module.register_forward_hook(_Leave(calls), always_call=True)
+    for block in blocks:  # whose layers tell it, or else those of the part around it
+        parts = block.split(".")
+        above = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+        scopes |= {next((p for p in above if holds_layers(model.get_submodule(p))), "")}
+    for path in scopes:
+        scope = model.get_submodule(path)
+        if holds_layers(scope) and not _has(scope, _Listen):
+            scope.register_forward_pre_hook(_Listen(calls))
+            scope.register_forward_hook(_Hush(calls), always_call=True)
+        for layer in scope.modules():
+            if isinstance(layer, nn.MultiheadAttention) and not _has(layer, _Hear):
+                layer.register_forward_pre_hook(_Hear(calls), with_kwargs=True)
+
+
+def _blocks(model: nn.Module) -> list[str]:
+    """Paths of the blocks with gates that read their rate."""
+    return [
+        path
+        for path, module in model.named_modules()
+        for gate in gates_of(module)
+        if not isinstance(getattr(module, gate.child), ConstantGate)
+    ]
+
+
+def _has(module: nn.Module, kind: type) -> bool:
+    return any(isinstance(hook, kind) for hook in module._forward_pre_hooks.values())
+
+
+def forget_calls(model: nn.Module) -> None:
+    """Take those hooks out of a network on whose tokens no gate is left."""
+    if _blocks(model):
+        return
+    before, after = (_Enter, _Look, _Listen, _Hear), (_Leave, _Hush)
+    for module in model.modules():
+        for hooks, kinds, flags in (
+            (module._forward_pre_hooks, before, module._forward_pre_hooks_with_kwargs),
+            (module._forward_hooks, after, module._forward_hooks_always_called),
+        ):
+            for key in [key for key, hook in hooks.items() if isinstance(hook, kinds)]:
+                del hooks[key]
+                flags.pop(key, None)
+
+
+def running_calls(model: nn.Module) -> RunningCalls | None:
+    """Return what the hooks of a network tell of its calls, if it has any."""
+    hooks = (hook for module in model.modules() for hook in module._forward_pre_hooks.values())
+    return next((hook.calls for hook in hooks if isinstance(hook, _Enter | _Hear)), None)
+
+
+def _token_means(model: nn.Module) -> Iterator[TokenMeans]:
+    for module in model.modules():
+        if isinstance(module, Attention) and module.tokens is not None:
+            yield module.tokens
