@@ -40,7 +40,7 @@ def measure(work: Work) -> Values:
         "tns": report.tns,
         "tns_se": report.tns_se,
         "increment_total": report.increment_total,
-        "accuracy": 100 * (report.accuracy or 0.0),
+        "accuracy": percent_right(report),
         "peak": float(np.max(peaks, axis=0).mean()),
         "few": 100 * float((seen <= FEW).mean()),
         "nsi": frame["nsi_mean"].tolist(),
@@ -106,6 +106,13 @@ def trained(
     if isinstance(training, BoxedImages) or isinstance(test, BoxedImages):
         raise DataError(f"{work.data} has boxes, and images with labels are needed. Give others.")
     return open_model(RunFolder(work.need_folders[0]).final), training, test
+
+
+def percent_right(report: StiffnessReport) -> float:
+    """Accuracy that was measured beside the stiffness, in percent."""
+    if report.accuracy is None:
+        raise DataError("The labels are not the network's classes, so there is no accuracy.")
+    return 100 * report.accuracy
 
 
 def accuracy_of(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stiffnet.jobs.row_run import Work
-from stiffnet.jobs.rows_looks import looked, trained
+from stiffnet.jobs.rows_looks import looked, percent_right, trained
 from stiffnet.results.study import Values
 
 DIGITS = 4  # of a share of at most 10,000 images
@@ -21,7 +21,7 @@ def surface(work: Work) -> Values:
     return {
         "tns": report.tns,
         "tns_se": report.tns_se,
-        "accuracy": 100 * (report.accuracy or 0.0),
+        "accuracy": percent_right(report),
         "twice_the_mean": 100 * float(report.delta([1.0], [0.0]).value[0, 0]),
         "m1": m1.tolist(),
         "m2": m2.tolist(),
