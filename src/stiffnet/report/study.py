@@ -1,5 +1,6 @@
 """What a page and a terminal show of studies."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -40,6 +41,7 @@ ONLY_DEMO = (
     "At scale demo, networks are small and trained for seconds. Verdicts are about these networks, "
     "and show how a study runs; the scales small and paper are there to answer it."
 )
+_CODE = re.compile("`([^`]+)`")  # in notes, which are declared as plain text
 _FIGURES = {"curves": curves_figure, "points": points_figure}
 _SEVERAL = {
     "profile": profile_figures,
@@ -161,7 +163,7 @@ def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blo
     if report.failed:
         shown.append(_failures(report))
     if report.notes:
-        shown += [blocks.Words(clean(note), "note") for note in report.notes]
+        shown += [blocks.Words(_CODE.sub(r"“\1”", clean(note)), "note") for note in report.notes]
     return blocks.Section(
         place,
         f"{name}: {clean(report.locator)}",
