@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from jobs.test_study import Here
+from stiffnet.data import open_splits
 from stiffnet.errors import StepError
 from stiffnet.jobs import demo_speed, rows_looks
 from stiffnet.jobs.row_run import Work
@@ -115,10 +117,24 @@ def test_forms_of_a_network_are_folded_timed_and_told_apart(trained, monkeypatch
 def test_what_is_replaced_is_judged_on_the_images_that_its_training_was_judged_on(
     trained, monkeypatch
 ):
-    monkeypatch.setattr(rows_looks, "freeze_attention", lambda model, *_, **__: model)
+    given = []
+
+    def kept(model, loader, **_):
+        given.extend([list(loader), list(loader)])
+        return model
+
+    monkeypatch.setattr(rows_looks, "freeze_attention", kept)
     once, look = trained
-    found = rows_looks.freeze(look(once("se"), limit=7))
-    assert found["accuracy"] == found["before"] == once("se")[0].values["accuracy"]
+    row, folder = once("se", crop="pad", padding=16)
+    found = rows_looks.freeze(look((row, folder), limit=7))
+    assert found["accuracy"] == found["before"] == row.values["accuracy"]
+    training, _ = open_splits(DATA)
+    images, labels = (torch.cat(parts) for parts in zip(*given[0], strict=True))
+    assert sorted(labels.tolist()) == sorted(training.labels.tolist())  # each once
+    top = images[:, :, 0]
+    framed = (top == top[:, :, :1]).all(dim=2).all(dim=1)
+    assert 0.15 < framed.double().mean() < 0.7  # black above, in some of the places
+    torch.testing.assert_close(given[0], given[1], rtol=0.0, atol=0.0)  # read again, the same
 
 
 def test_a_training_that_fails_takes_the_rows_made_of_it_along_and_no_others(tmp_path):

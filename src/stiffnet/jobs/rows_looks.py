@@ -6,9 +6,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from stiffnet.data import open_splits
+from stiffnet.data.augment import Augmentation
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import ImageSet
+from stiffnet.data.images import Batches, ImageSet, Preparation
+from stiffnet.data.order import epoch_batches
 from stiffnet.errors import DataError
 from stiffnet.jobs.row_run import Work
 from stiffnet.network.attention_text import NONE
@@ -50,20 +52,36 @@ def measure(work: Work) -> Values:
 
 
 def freeze(work: Work) -> Values:
-    """Replace the attention of the trained network by its means over so many training images.
+    """Replace the attention of the trained network by its means over the training images.
 
-    The accuracy is on all test images, as that of the training is which it is compared with.
+    These are drawn as in the training, frames and mirrors included: batch norms that see others
+    come to other statistics, with which the network itself is less accurate. The accuracy is on all
+    test images, as that of the training.
     """
     loaded, training, test = trained(work)
-    batches = training.batches(loaded.preparation, batch_size=64, limit=work.settings["limit"])
     made = freeze_attention(
         loaded.model,
-        batches,
+        _as_in_training(work, training, loaded.preparation),
         recalibrate=bool(work.settings.get("recalibrate")),
         epochs=int(work.settings.get("epochs", 0)),
     )
     accuracy = accuracy_of(made, test.batches(loaded.preparation, batch_size=256))
     return {"accuracy": accuracy, "before": work.needs[0].values["accuracy"]}
+
+
+def _as_in_training(
+    work: Work, training: ImageSet | ImageFolder, preparation: Preparation
+) -> Batches[tuple[Tensor, Tensor]]:
+    """The batches of the epoch that would have followed the last one."""
+    recipe = work.needs[0].settings
+    augmentation = Augmentation(
+        recipe["crop"], recipe["padding"], recipe["flip"], tuple(recipe["crop_scale"])
+    )
+    drawn = {"seed": recipe["seed"], "epoch": recipe["epochs"]}
+    indices = epoch_batches(len(training), recipe["batch_size"], **drawn)
+    return Batches(
+        indices, lambda some: training.training_batches(preparation, augmentation, some, **drawn)
+    )
 
 
 def stripes(work: Work) -> Values:

@@ -39,7 +39,6 @@ _PAPER: dict[str, Settings] = {
     "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 128, "rounds": 20},
 }
 _GRADCAM = {"demo": 360, "small": 500, "paper": 500}  # images; the paper took 500
-_FREEZE = {"demo": 1440, "small": 50_000, "paper": 50_000}  # images of the training
 _GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed for
 
 _THRESHOLDS = {"m1": 4.0, "m2": 2.5, "points": 51}  # where a surface is counted
@@ -183,7 +182,6 @@ def _defaults(scale: str, given: Mapping[str, Settings]) -> dict[str, Settings]:
     return {
         **dict.fromkeys(kinds, _LOOKS[scale]),
         "surface": {**_LOOKS[scale], **_THRESHOLDS},
-        "freeze": {"limit": _FREEZE[scale]},
         "gradcam": {"limit": _GRADCAM[scale]},
         "growth": {"limit": _GROWTH[scale]},
         "forms": _TURNS[scale],
