@@ -148,7 +148,7 @@ def reported(
         for each in study.columns
     )
     made = comparisons(study, lines, printed, columns)
-    found = verdict_of(made)
+    found = verdict_of(made, study.left_out(scale))
     needed = sorted(_needed(wanted, rows))
     made_by = [rows[address].facts for address in needed]
     took = sum(float(each.get(COMPUTING, each.get("seconds", 0))) for each in made_by)
