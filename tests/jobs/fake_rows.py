@@ -18,6 +18,11 @@ def number(work):
     return {"accuracy": work.settings["value"] + 0.1 * work.settings["seed"] ** 2 + added}
 
 
+def timed(work):
+    """Give a number, and a speed that is another every time."""
+    return {**number(work), "images_per_second": time.perf_counter()}
+
+
 def nan(work):
     """Fail as a run does whose loss is no number, until the folder says that it is mended."""
     if not mended(work):

@@ -65,9 +65,10 @@ def test_a_folder_is_looked_through_and_foreign_files_are_passed_over(tmp_path, 
     watcher = Listening()
     made = report([tmp_path / "in"], out=tmp_path / "page.html", watcher=watcher)
     assert [each.KIND for each in made.results] == ["fold report"]
-    [note] = watcher.notes
-    assert "broken.json and 1 more of" in note
-    assert "not results of ours" in note
+    damaged, foreign = watcher.notes
+    assert "broken.json is left out:" in damaged
+    assert "notes.json of" in foreign
+    assert "not results of ours" in foreign
 
 
 def test_a_folder_of_studies_shows_its_studies_and_not_their_rows(tmp_path):
@@ -118,3 +119,22 @@ def test_results_of_one_name_are_told_apart_by_their_folders(tmp_path):
     text = report(paths, out=tmp_path / "page.html").file.read_text()
     assert "(first)" in text
     assert "(second)" in text
+
+
+def test_a_file_is_shown_once_however_often_and_by_whatever_path_it_is_given(tmp_path):
+    path = study_cases.study().save(tmp_path / "in" / "a.demo.json")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    given = [path, tmp_path / "in", tmp_path / "in" / ".." / "in", tmp_path / "link"]
+    assert len(report(given, out=tmp_path / "page.html").results) == 1
+
+
+def test_a_damaged_result_is_named_and_not_taken_for_somebody_elses_file(tmp_path):
+    study_cases.study().save(tmp_path / "in" / "a.demo.json")
+    whole = study_cases.study().save(tmp_path / "in" / "b.demo.json").read_text()
+    (tmp_path / "in" / "b.demo.json").write_text(whole[: len(whole) // 2])
+    watcher = Listening()
+    made = report([tmp_path / "in"], out=tmp_path / "page.html", watcher=watcher)
+    assert len(made.results) == 1
+    [note] = watcher.notes
+    assert "b.demo.json is left out:" in note
+    assert "damaged" in note

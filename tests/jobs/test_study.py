@@ -179,6 +179,26 @@ def test_rows_without_their_folders_are_computed_again_only_if_a_folder_is_read(
 
 
 @pytest.mark.usefixtures("leaving")
+@pytest.mark.parametrize("drift", [0.0, 0.25])
+def test_a_network_that_comes_out_otherwise_when_trained_again_is_said_to(root, drift):
+    def drifted(work):
+        found = fake_rows.number(work)
+        return {"accuracy": found["accuracy"] + drift, "images_per_second": time.perf_counter()}
+
+    trained = job(1.0, kind="train")
+    first = {"low": job(0.0), "high": job(1.0, needs=[trained])}
+    [before] = ran([study(first)], root, tasks=TASKS | {"train": fake_rows.timed}).reports
+    shutil.rmtree(root / "work")
+    more = first | {"higher": job(2.0, needs=[trained])}
+    for _ in range(2):  # and it is not forgotten
+        [report] = ran([study(more)], root, tasks=TASKS | {"train": drifted}).reports
+        said = [note for note in report.notes if "came out otherwise" in note]
+        assert len(said) == (3 if drift else 0)
+        assert all("(accuracy was 1." in note and "of two networks" in note for note in said)
+    assert not [note for note in before.notes if "otherwise" in note]
+
+
+@pytest.mark.usefixtures("leaving")
 @pytest.mark.parametrize("end", ["nan", "killed"])
 def test_a_finished_row_survives_when_computing_it_again_for_its_folder_fails(root, end):
     trained = job(1.0, kind="train")

@@ -36,6 +36,14 @@ def test_the_top_says_what_was_asked_and_the_answer():
     assert "One row failed." in many
 
 
+def test_a_claim_that_was_run_twice_is_one_claim():
+    made = cases.study()
+    twice = plain(answer([made, replace(made, scale="small")]))
+    assert twice == f"Of 2 verdicts on a claim of a paper, run again here: 2 {made.verdict}."
+    three = plain(answer([made, replace(made, scale="small"), replace(made, name="asr-table3")]))
+    assert three.startswith("Of 3 verdicts on 2 claims of a paper, run again here: ")
+
+
 @pytest.mark.parametrize("made", cases.several(), ids=lambda made: made.name)
 def test_a_section_has_the_claim_the_numbers_the_verdict_and_why(made):
     text = text_of([made], heading="x")
@@ -243,3 +251,50 @@ def test_verdicts_at_demo_scale_are_said_to_be_about_small_networks():
     said = "Verdicts are about these networks"
     assert said in text_of([report], heading="x")
     assert said not in text_of([replace(report, scale="small"), report], heading="x")
+
+
+def test_what_a_verdict_leaves_out_is_said_beside_its_interval():
+    made = cases.study()
+    remark = "There is no value for seed 3."
+    first = replace(made.comparisons[0], remark=remark)
+    assert remark not in text_of([made], heading="x")
+    assert remark in text_of([replace(made, comparisons=(first,))], heading="x")
+
+
+def test_a_value_that_does_not_exist_is_no_seed():
+    made = cases.study(seeds=4)
+    lines = [replace(line, values={**line.values, "accuracy": None}) if line.seed == 3 else line
+             for line in made.lines]  # fmt: skip
+    fewer = replace(made, lines=tuple(lines)).summary()
+    assert set(made.summary()["seeds"]) == {4}
+    assert set(fewer["seeds"]) == {3}
+    first = [line.values["accuracy"] for line in made.lines[:3]]
+    assert fewer["mean"].iloc[0] == pytest.approx(np.mean(first))
+
+
+def test_a_chart_of_differences_shows_zero_and_what_its_colours_mean():
+    made = cases.study(better=40.0)
+    layout = Parsed(drawn([made])).data["figures"]["study-0-differences"]["layout"]
+    assert layout["xaxis"]["rangemode"] == "tozero"
+    assert layout["showlegend"]
+
+
+def test_marks_and_columns_that_nothing_has_are_not_spoken_of():
+    made = cases.study()
+    bare = [replace(each, published=None) for each in made.comparisons]
+    for report, known in ((made, True), (replace(made, comparisons=tuple(bare)), False)):
+        text = text_of([report], heading="x")
+        assert ("Diamonds: what was published." in text) is known
+        assert ("Difference 95 % interval Published p" in text) is known
+        assert ("Difference 95 % interval p" in text) is not known
+    none = dict.fromkeys(("estimate", "low", "high", "p", "published"))
+    counted = tuple(replace(each, **none) for each in made.comparisons)
+    text = text_of([replace(made, comparisons=counted)], heading="x")
+    assert "Claimed Verdict Why" in text
+
+
+@pytest.mark.parametrize("picture", ["curves", "points", "surfaces"])
+def test_a_picture_says_what_its_marks_are(picture):
+    text = text_of([cases.study(picture=picture)], heading="x")
+    said = "A point is a seed." if picture == "points" else "Means over seeds"
+    assert said in text

@@ -34,8 +34,10 @@ def test_a_seed_without_a_value_is_named():
     [found] = judged((higher("high", "low"),), [*LOW, *HIGH[:3], line("high", 3)])
     assert (whole.seeds, found.seeds) == (4, 3)
     assert found.verdict == "held"
-    assert found.why.endswith(" There is no value for seed 3.")
+    assert found.remark == "There is no value for seed 3."
+    assert found.why.endswith(f" {found.remark}")
     assert "no value" not in whole.why
+    assert whole.remark == ""
 
 
 @pytest.mark.parametrize(
@@ -79,3 +81,31 @@ def test_a_refuted_study_says_which_comparison_refutes_it_most_surely():
         f"Of 3 comparisons: 1 held, 2 refuted. Refuted is “{surest.sentence}”: {surest.why}"
     )
     assert verdict_of(made[:1]).why == made[0].why
+
+
+@pytest.mark.parametrize(
+    ("helped", "verdict"), [(1.0, "held"), (0.0, "undecided"), (-1.0, "undecided")]
+)
+@pytest.mark.parametrize("raised", [1.0, -1.0])
+def test_nothing_is_claimed_of_rows_for_which_the_premise_did_not_hold(helped, verdict, raised):
+    lines = [
+        line(row, seed, accuracy=90 + by * helped + 0.1 * seed**i, tns=by * raised + 0.1 * seed**i)
+        for i, (row, by) in enumerate((("plain", 0.0), ("trick", 1.0)), start=1)
+        for seed in range(4)
+    ]
+    judge = higher("trick", "plain", "tns", premise=higher("trick", "plain", metric="accuracy"))
+    [found] = judged((judge,), lines)
+    [alone] = judged((higher("trick", "plain", "tns"),), lines)
+    assert alone.verdict == ("held" if raised > 0 else "refuted")
+    assert found.verdict == (alone.verdict if verdict == "held" else "undecided")
+    assert (found.estimate, found.low, found.p) == (alone.estimate, alone.low, alone.p)
+    assert ("“accuracy: trick above plain” holds" in found.remark) is (verdict != "held")
+
+
+def test_a_verdict_names_the_rows_that_were_not_run():
+    made = judged((higher("high", "low"),), [*LOW, *HIGH])
+    found = verdict_of(made, ["asr:ie", "asr:ie, folded"])
+    assert found.verdict == "held"
+    assert found.why == (
+        f"{made[0].why} Not run at this scale, and so not judged: “asr:ie” and “asr:ie, folded”."
+    )

@@ -75,6 +75,18 @@ def test_its_judges_compare_rows_that_are_there(study, scale):
 
 
 @pytest.mark.parametrize("scale", SCALES)
+def test_what_it_leaves_out_is_what_the_published_setting_has_more(study, scale):
+    run, paper = (
+        {label for _, label, _, _ in study.jobs(each, 1)} for each in (scale, "paper")
+    )  # fmt: skip
+    assert set(study.left_out(scale)) == paper - run
+    skipped = [
+        judge for judge in study.judges if set(judge.rows) - run and set(judge.rows) <= paper
+    ]
+    assert all(set(judge.rows) & set(study.left_out(scale)) for judge in skipped)
+
+
+@pytest.mark.parametrize("scale", SCALES)
 def test_what_was_published_is_in_its_table(study, scale):
     every = [study.published, *(column.published for column in study.columns)]
     for published in (each for each in every if each is not None):

@@ -85,6 +85,10 @@ def test_equal_values_lie_within_any_margin_and_distant_ones_do_not():
     assert within([0.0, 0.0, 0.0], 0.1).verdict is Verdict.HELD
     assert within([7.0, 7.0, 7.0], 0.1).verdict is Verdict.UNDECIDED  # three signs
     assert within([-7.0] * 6, 0.1).verdict is Verdict.REFUTED
+    for value, written in ((7.0, "+7"), (-7.0, "−7")):
+        found = within([value] * 6, 0.1)
+        assert found.estimate == value
+        assert f"differences are {written}, which is outside ±0.1" in found.why
 
 
 @pytest.mark.parametrize("seeds", [3, 4, 8])

@@ -67,7 +67,7 @@ def report(
     """Write one page, or a Markdown document, of all results that these files and folders hold.
 
     Of a run, its log is shown; of a folder of studies, their records and not their single rows.
-    What is not ours is passed over with a note.
+    A file that is given several times is shown once. What is not ours is passed over with a note.
 
     Args:
         paths: Files that `save` wrote, runs, and folders with such in them.
@@ -83,10 +83,13 @@ def report(
     if target.suffix not in (".html", ".md"):
         raise DataError(f"{out} is not the name of a page. Give one that ends in .html or .md.")
     check_places(target.parent, target.name)
-    found: list[tuple[Record, Path]] = []
+    by_file: dict[Path, tuple[Record, Path]] = {}
     for path in map(Path, paths):
         os.stat(path)  # which says so if it is not there
-        found += [(each, file) for each, file in _results(path, watcher) if file != target]
+        for each, file in _results(path, watcher):
+            if file != target:
+                by_file.setdefault(file.resolve(), (each, file))
+    found = list(by_file.values())
     if not found:
         named = listed([str(path) for path in paths])
         raise DataError(
@@ -119,11 +122,15 @@ def _results(path: Path, watcher: Watcher) -> Iterator[tuple[Record, Path]]:
         try:
             is_log = file.name == RunFolder(file.parent).log.name
             yield log_of(file.parent) if is_log else _read(file), file
-        except StiffnetError:
-            strange.append(file)
+        except StiffnetError as error:
+            if _kind(file) in RECORDS:
+                watcher.note(f"{file} is left out: {error}")
+            else:
+                strange.append(file)
     if strange:
         others = f" and {len(strange) - 1:,} more" if len(strange) > 1 else ""
-        watcher.note(f"{strange[0]}{others} of {path} were passed over: not results of ours.")
+        were = "were" if others else "was"
+        watcher.note(f"{strange[0]}{others} of {path} {were} passed over: not results of ours.")
 
 
 def _files(folder: Path) -> Iterator[Path]:

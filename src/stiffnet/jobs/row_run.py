@@ -21,6 +21,8 @@ from stiffnet.words import first_line
 DATA = "data"  # the setting that names a data set
 FILES = ("style", "loss_weights")  # settings that may name files
 COMPUTING = "seconds of computing"  # of the processor, however busy the machine was
+OTHERWISE = "came out otherwise"  # what a row had before, where computing it again gave another
+TIMED = ("images_per_second",)  # values that are never the same twice
 PACKAGES = ("stiffnet", "torch", "timm", "torchvision", "numpy")
 
 
@@ -90,10 +92,23 @@ def run_row(order: Order) -> StudyRow:
             "threads": str(torch.get_num_threads()),
             **({"data": order.data} if order.data else {}),
             **({"command": order.command} if order.command else {}),
+            **_otherwise(known, values),
         }
         made = StudyRow(row.address, row.kind, row.settings, row.needs, values, facts, error)
         store.write(made)
         return made
+
+
+def _otherwise(known: StudyRow | None, values: Values) -> dict[str, str]:
+    """Say what the first value was that is another now; nothing where all are the same."""
+    if known is None or not values:
+        return {}
+    before = known.values
+    other = [k for k, v in values.items() if k not in TIMED and (k not in before or before[k] != v)]
+    if not other:
+        return {k: v for k, v in known.facts.items() if k == OTHERWISE}
+    had = before.get(other[0], "nothing")
+    return {OTHERWISE: f"{other[0]} was {had} before and is {values[other[0]]} now"}
 
 
 def _values(order: Order, store: RowStore) -> tuple[Values, str]:

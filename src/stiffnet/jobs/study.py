@@ -11,7 +11,7 @@ from typing import Any
 from stiffnet.errors import DataError
 from stiffnet.jobs.launch import Launcher, LocalProcesses, SlurmJobs, Started
 from stiffnet.jobs.places import check_places, write
-from stiffnet.jobs.row_run import COMPUTING, Order, Task
+from stiffnet.jobs.row_run import COMPUTING, OTHERWISE, Order, Task
 from stiffnet.jobs.row_store import PlannedRow, RowStore
 from stiffnet.jobs.study_plan import Plan, Settle, Wanted, check_data, places, planned
 from stiffnet.jobs.study_rows import ALONE, LEAVING, TASKS, settled
@@ -148,8 +148,9 @@ def reported(
         for each in study.columns
     )
     made = comparisons(study, lines, printed, columns)
-    found = verdict_of(made)
-    made_by = [rows[address].facts for address in sorted(_needed(wanted, rows))]
+    found = verdict_of(made, study.left_out(scale))
+    needed = sorted(_needed(wanted, rows))
+    made_by = [rows[address].facts for address in needed]
     took = sum(float(each.get(COMPUTING, each.get("seconds", 0))) for each in made_by)
     facts = {
         "study": study.name,
@@ -180,8 +181,19 @@ def reported(
         verdict=found.verdict.value,
         why=found.why,
         picture=None if study.picture is None else asdict(study.picture),
-        notes=study.notes,
+        notes=(*study.notes, *_mixed([rows[address] for address in needed])),
         facts=facts,
+    )
+
+
+def _mixed(rows: Sequence[StudyRow]) -> tuple[str, ...]:
+    """Say which rows came out otherwise when they were computed again for their folders."""
+    return tuple(
+        f"{row.address} was computed again and came out otherwise ({row.facts[OTHERWISE]}), so "
+        "that rows that were made from it before and after are of two networks. Compute all of "
+        "them in a new folder."
+        for row in rows
+        if OTHERWISE in row.facts
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -43,6 +43,14 @@ ONLY_DEMO = (
 )
 _CODE = re.compile("`([^`]+)`")  # in notes, which are declared as plain text
 _FIGURES = {"curves": curves_figure, "points": points_figure}
+_NOTES = {
+    "curves": "Means over seeds; bars: standard deviations.",
+    "profile": "Means over seeds; bars: standard deviations.",
+    "points": "A point is a seed.",
+    "maps": "Means over seeds.",
+    "surfaces": "Means over seeds.",
+    "plane": "Of the first seed.",
+}
 _SEVERAL = {
     "profile": profile_figures,
     "plane": plane_figures,
@@ -104,9 +112,18 @@ def answer(reports: Sequence[StudyReport]) -> str:
     told = [strong(f"{count(counts[word])} {word}") for word in ORDER if counts[word]]
     failed = sum(len(report.failed) for report in reports)
     lost = f" {'One row' if failed == 1 else f'{count(failed)} rows'} failed." if failed else ""
-    papers = len({report.paper for report in reports})
-    of = "a paper" if papers == 1 else f"{count(papers)} papers"
-    return f"Of {count(len(reports))} claims of {of}, run again here: {listed(told)}.{lost}"
+    of = (
+        f"{_many('claim', (each.name for each in reports))} of "
+        f"{_many('paper', (each.paper for each in reports))}"
+    )
+    if len({report.name for report in reports}) < len(reports):  # at two scales, or in two places
+        of = f"{count(len(reports))} verdicts on {of}"
+    return f"Of {of}, run again here: {listed(told)}.{lost}"
+
+
+def _many(noun: str, names: Iterable[str]) -> str:
+    many = len(set(names))
+    return f"a {noun}" if many == 1 else f"{count(many)} {noun}s"
 
 
 def verdict(report: StudyReport) -> str:
@@ -154,7 +171,9 @@ def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blo
     ]
     if differences:
         figure = differences_figure(differences, clean(report.unit))
-        note = "Dots: means over seeds; bars: 95 % intervals. Diamonds: what was published."
+        note = "Dots: means over seeds; bars: 95 % intervals."
+        if any(finite(each.published) is not None for each in differences):
+            note += " Diamonds: what was published."
         label = "Differences with their intervals"
         shown.append(blocks.Plot(f"{place}-differences", figure, label, title=label, note=note))
     if report.picture is not None:
@@ -194,12 +213,12 @@ def _measured(report: StudyReport) -> str:
 
 def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
     assert report.picture is not None
-    heading = clean(report.picture["heading"])
+    heading, note = clean(report.picture["heading"]), _NOTES.get(report.picture["kind"], "")
     if report.picture["kind"] in _SEVERAL:
         several = _SEVERAL[report.picture["kind"]](report)
         named = [(f"{heading}: {name}", figure) for name, figure in several]
         drawn: list[blocks.Block] = [
-            blocks.Plot(f"{place}-{i}", figure, title, title=title)
+            blocks.Plot(f"{place}-{i}", figure, title, title=title, note=note)
             for i, (title, figure) in enumerate(named)
         ]
         look = "maps" if report.picture["kind"] == "maps" else "side"
@@ -207,7 +226,7 @@ def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
     if report.picture["kind"] == "gallery":
         return gallery(report, heading)
     figure = _FIGURES[report.picture["kind"]](report)
-    return [blocks.Plot(place, figure, heading, title=heading)]
+    return [blocks.Plot(place, figure, heading, title=heading, note=note)]
 
 
 def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
@@ -250,22 +269,24 @@ def _comparisons(report: StudyReport) -> blocks.Table:
             "interval": _interval(made),
             "published": made.published,
             "p": made.p,
-            "why": "" if made.low is not None else made.why,
+            "why": made.why if made.low is None else made.remark,
         }
         for made in report.comparisons
     ]
-    fields = [
-        cells.words("Claimed", "sentence", longest=160),
-        cells.words("Verdict", "verdict"),
-        cells.numbers("Difference", "estimate", "mean over seeds, or rank correlation"),
-        cells.words("95 % interval", "interval"),
-        cells.numbers("Published", "published", "the published difference"),
-        cells.numbers("p", "p", write=cells.p_value),
-    ]
-    if any(record["why"] for record in records):
-        fields.append(cells.words("Why", "why", write=cells.remark))
-    if len({made.group for made in report.comparisons}) > 1:
-        fields.insert(1, cells.words("Setting", "group"))
+    every = {
+        "sentence": cells.words("Claimed", "sentence", longest=160),
+        "group": cells.words("Setting", "group"),
+        "verdict": cells.words("Verdict", "verdict"),
+        "estimate": cells.numbers("Difference", "estimate", "mean over seeds, or rank correlation"),
+        "interval": cells.words("95 % interval", "interval"),
+        "published": cells.numbers("Published", "published", "the published difference"),
+        "p": cells.numbers("p", "p", write=cells.p_value),
+        "why": cells.words("Why", "why", write=cells.remark),
+    }
+    said = {key for record in records for key, value in record.items() if value not in ("", None)}
+    if len({made.group for made in report.comparisons}) < 2:
+        said -= {"group"}
+    fields = [field for key, field in every.items() if key in said | {"sentence", "verdict"}]
     note = "Each by a two-sided test at 5 %; see how to read this, below."
     if report.exact:
         note = "Counts are equal to what is printed or not; one run decides."

@@ -28,6 +28,8 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
         "range": [len(made) - 0.4, -0.6],
     }
     layout["xaxis"] |= {"zeroline": True, "zerolinecolor": LIGHT["axis"], "zerolinewidth": 1.5}
+    layout["xaxis"]["rangemode"] = "tozero"  # which is what intervals are compared with
+    layout["showlegend"] = True  # also of one verdict: its colour says which
     layout["margin"] |= {"t": 48}
     layout["legend"] |= {"y": 1.0}
     figure = go.Figure(layout=layout)
@@ -91,7 +93,7 @@ def curves_figure(report: StudyReport) -> go.Figure:
 
 
 def points_figure(report: StudyReport) -> go.Figure:
-    """Two values of every row against each other: a point a seed, a cross at the mean."""
+    """Two values of every row against each other: a point a seed."""
     assert report.picture is not None
     x, y = report.picture["x"], report.picture["y"]
     titles = {axis: plot_text(report.picture[f"{axis}_title"]) for axis in ("x", "y")}

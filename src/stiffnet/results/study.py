@@ -64,6 +64,8 @@ class Comparison:
     p: float | None = None
     published: float | None = None
     """The published difference, where both sides were published."""
+    remark: str = ""
+    """The part of `why` that the numbers do not show; nothing where they show all."""
 
 
 Printed = tuple[tuple[str, str, float], ...]
@@ -157,10 +159,8 @@ class StudyReport(Record):
         known = {(group, row): value for group, row, value in self.published}
         lines = []
         for group, row, given in self.rows:
-            values = pd.Series(
-                [line.values[self.metric] for line in given if self.metric in line.values],
-                dtype=float,
-            )
+            found = [line.values.get(self.metric) for line in given]
+            values = pd.Series([each for each in found if each is not None], dtype=float)
             lines.append(
                 {
                     "group": group,

@@ -52,7 +52,16 @@ def comparisons(
     )
 
 
-def verdict_of(made: Sequence[Comparison]) -> Finding:
+def verdict_of(made: Sequence[Comparison], left_out: Sequence[str] = ()) -> Finding:
+    """Judge a study by its comparisons; say what refutes it, and which rows were not run."""
+    found = _named(made)
+    if not left_out:
+        return found
+    rows = listed([f"“{row}”" for row in left_out])
+    return found.remarked(f"Not run at this scale, and so not judged: {rows}.")
+
+
+def _named(made: Sequence[Comparison]) -> Finding:
     """Judge a study by its comparisons; where it is refuted, say by which of them."""
     found = overall(
         [Finding(Verdict(c.verdict), c.why, c.seeds, c.estimate, c.low, c.high, c.p) for c in made]
@@ -80,6 +89,8 @@ def _judged(
     else:
         compared = [line for line in lines if not judge.rows or line.row in judge.rows]
         found = _failed(compared) or _tested(judge, metric, compared)
+        if judge.premise is not None:
+            found = _under(found, judge.premise, compared)
     return Comparison(
         group,
         sentence(judge, metric),
@@ -138,11 +149,19 @@ def _tested(judge: Judge, metric: str, lines: Sequence[Line]) -> Finding:
     return _without(found, [f"seed {seed}" for seed in left_out])
 
 
+def _under(found: Finding, premise: Judge, lines: Sequence[Line]) -> Finding:
+    """Decide nothing where that did not hold without which nothing is claimed."""
+    first = _failed(lines) or _tested(premise, premise.metric, lines)
+    if first.verdict is Verdict.HELD:
+        return found
+    said = sentence(premise, premise.metric)
+    told = f"This is claimed where “{said}” holds, and that is {first.verdict.value}."
+    return replace(found, verdict=Verdict.UNDECIDED).remarked(told)
+
+
 def _without(found: Finding, names: Sequence[str]) -> Finding:
     """Say what had no value and so was left out."""
-    if not names:
-        return found
-    return replace(found, why=f"{found.why} There is no value for {listed(names)}.")
+    return found.remarked(f"There is no value for {listed(names)}.") if names else found
 
 
 def _ranks(judge: Judge, lines: Sequence[Line]) -> Finding:

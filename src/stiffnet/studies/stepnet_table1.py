@@ -23,8 +23,7 @@ STUDY = Study(
     rows={name: train(name) for name in MODULES},
     published=by_attention("stepnet_table1", MODULES),
     judges=(
-        higher("se", "none"),
-        higher("eca", "none"),
+        *(higher(name, "none") for name in MODULES if name not in ("none", "stepnet")),
         *(higher("stepnet", name) for name in MODULES if name != "stepnet"),
     ),
     scales=scales(

@@ -57,6 +57,8 @@ class Judge:
     """What is compared; the study's metric where nothing is said."""
     said: str = ""
     """The comparison in words, where the names of the metric and the rows do not say it well."""
+    premise: "Judge | None" = None
+    """What has to hold of the same rows; where it does not, nothing is claimed of them."""
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -65,9 +67,11 @@ class Judge:
         return tuple(side for side in self.sides if isinstance(side, str) and pairs)
 
 
-def higher(row: Side, than: Side, metric: str = "", said: str = "") -> Judge:
+def higher(
+    row: Side, than: Side, metric: str = "", said: str = "", premise: Judge | None = None
+) -> Judge:
     """One row has a higher value than another, or than a number."""
-    return Judge("higher", (row, than), metric=metric, said=said)
+    return Judge("higher", (row, than), metric=metric, said=said, premise=premise)
 
 
 def equal_within(row: Side, other: Side, margin: float, metric: str = "") -> Judge:
@@ -208,6 +212,16 @@ class Study:
     def exact(self) -> bool:
         """Whether all of it is counted, so that nothing depends on a seed."""
         return all(judge.how == "printed" for judge in self.judges)
+
+    def labels(self, scale: str) -> list[str]:
+        """Labels of the rows that are run at a scale; none where there is no such scale."""
+        jobs = self.jobs(scale, 1) if scale in self.scales else ()
+        return list(dict.fromkeys(label for _, label, _, _ in jobs))
+
+    def left_out(self, scale: str) -> list[str]:
+        """Labels of the rows that the published setting has, and this scale has not."""
+        run = self.labels(scale)
+        return [label for label in self.labels("paper") if label not in run]
 
     def values(self, row: str, computed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a row is of that which its job gave."""

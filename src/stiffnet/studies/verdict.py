@@ -53,6 +53,12 @@ class Finding:
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    remark: str = ""
+    """The part of `why` that the numbers do not show; nothing where they show all."""
+
+    def remarked(self, remark: str) -> "Finding":
+        """Return it with something more to say."""
+        return replace(self, why=f"{self.why} {remark}", remark=f"{self.remark} {remark}".strip())
 
 
 def positive(differences: Sequence[float]) -> Finding:
@@ -202,8 +208,8 @@ def _flat(values: Floats) -> Finding:
     if p <= LEVEL:
         verdict = Verdict.HELD if mean > 0 else Verdict.REFUTED
     why = (
-        f"All {seeds} differences are {mean:+.3g}, so that only their sign can be tested: chance "
-        f"gives {seeds} equal signs with probability {p:.2g}."
+        f"All {seeds} differences are {_plain(mean)}, so that only their sign can be tested: "
+        f"chance gives {seeds} equal signs with probability {p:.2g}."
     )
     if mean == 0:
         why = f"All {seeds} differences are zero."
@@ -213,10 +219,15 @@ def _flat(values: Floats) -> Finding:
 def _flat_within(values: Floats, margin: float) -> Finding:
     mean, seeds = float(values.mean()), len(values)
     if abs(mean) < margin:
-        why = f"All {seeds} differences are {mean:+.3g}, which is within ±{margin:g}."
+        why = f"All {seeds} differences are {_plain(mean)}, which is within ±{margin:g}."
         return Finding(Verdict.HELD, why, seeds, mean, mean, mean)
-    beyond = _flat(-np.abs(values))
-    return replace(beyond, estimate=mean)
+    p = 2.0 ** (1 - seeds)
+    verdict = Verdict.REFUTED if p <= LEVEL else Verdict.UNDECIDED
+    why = (
+        f"All {seeds} differences are {_plain(mean)}, which is outside ±{margin:g}: chance puts "
+        f"{seeds} on one side of an end with probability {p:.2g}."
+    )
+    return Finding(verdict, why, seeds, mean, p=p)
 
 
 def _is_flat(values: Floats) -> bool:
@@ -249,9 +260,13 @@ def _told(values: Floats, low: float, side: str) -> str:
     digits = max(0, 1 - math.floor(math.log10(mean - low)))
     centre, left, right = (_signed(each, digits) for each in (mean, low, 2 * mean - low))
     return (
-        f"The mean of {len(values)} seeds is {centre}, and its 95 % interval, {left} to {right}, "
-        f"{side}."
+        f"The mean difference over {len(values)} seeds is {centre}, and its 95 % interval, {left} "
+        f"to {right}, {side}."
     )
+
+
+def _plain(value: float) -> str:
+    return f"{value:+.3g}".replace("-", "−")
 
 
 def _signed(value: float, digits: int) -> str:
