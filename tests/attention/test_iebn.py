@@ -4,8 +4,17 @@ import copy
 
 import pytest
 import torch
-from timm.layers import BatchNormAct2d, LayerNorm2d, convert_sync_batchnorm as timm_convert
+from timm.layers import (
+    BatchNormAct2d,
+    LayerNorm2d,
+    convert_splitbn_model,
+    convert_sync_batchnorm as timm_convert,
+    freeze_batch_norm_2d,
+)
+from timm.models.repvit import ConvNorm
 from torch import nn
+from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.testing import assert_close
 
 from attention.cases import random
@@ -91,7 +100,9 @@ def test_one_that_replaced_nothing_becomes_a_plain_norm():
     nn.init.constant_(gated.running_mean, 2.0)
     plain, batch = gated.to_norm(), random(2, 6, 3, 3)
     assert type(plain) is nn.BatchNorm2d
-    assert_close(plain(batch), nn.BatchNorm2d.forward(gated, batch), rtol=0.0, atol=0.0)
+    numbers = gated.running_mean, gated.running_var, gated.weight, gated.bias
+    expected = functional.batch_norm(batch, *numbers, training=False, eps=1e-3)
+    assert_close(plain(batch), expected, rtol=0.0, atol=0.0)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +120,33 @@ def test_a_norm_without_weight_or_statistics_is_refused(lacking):
         IEBN.from_norm(nn.BatchNorm2d(6, **lacking))
 
 
-@pytest.mark.parametrize(
-    "convert", [nn.SyncBatchNorm.convert_sync_batchnorm, timm_convert], ids=["torch", "timm"]
-)
+CONVERSIONS = {
+    "torch's SyncBatchNorm": nn.SyncBatchNorm.convert_sync_batchnorm,
+    "timm's SyncBatchNorm": timm_convert,
+    "timm's frozen norms": freeze_batch_norm_2d,
+    "timm's split norms": lambda model: convert_splitbn_model(model, 2),
+    "torch's fusion": lambda model: fuse_conv_bn_eval(model.c, model.bn),
+    "the block's own fusion": lambda model: model.fuse(),
+}
+
+
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 def test_a_conversion_that_would_lose_the_gate_is_refused(convert):
-    gated = IEBN.from_norm(nn.BatchNorm2d(6))
-    model = nn.Sequential(nn.Conv2d(6, 6, 1), gated)
+    model = ConvNorm(6, 6).eval()
+    model.bn = gated = IEBN.from_norm(model.bn)
     with pytest.raises(StepError, match=r"place of IEBN would lose its gate.*synchronise"):
         convert(model)
-    assert model[1] is gated
+    assert model.bn is gated
     assert [name for name, _ in gated.named_children()] == ["drop", "act", "ie"]
+
+
+def test_an_epsilon_set_on_all_norms_is_the_gated_norms_and_stays_when_it_is_taken_out():
+    plain = nn.BatchNorm2d(6).eval()
+    gated = IEBN.from_norm(plain)
+    gated.eps = plain.eps = 0.5
+    images = torch.randn(2, 6, 4, 4)
+    gate = gated.step_size(images)
+    assert torch.allclose(gated(images), plain(images) * gate)  # the shift is 0
+    assert "eps=0.5" in repr(gated)
+    plain.eps = 1e-5
+    assert gated.to_norm().eps == 0.5

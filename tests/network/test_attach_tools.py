@@ -6,8 +6,10 @@ import pytest
 import timm
 import torch
 import torchvision
+from timm.models import shvit
 from timm.models._features_fx import FeatureGraphNet
 from timm.models.mvitv2 import MultiScaleVit, MultiScaleVitCfg
+from timm.utils.model import reparameterize_model
 from torch import fx, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
@@ -183,3 +185,26 @@ def test_a_detector_takes_modules_in_its_backbone():
     assert attached(model)
     with torch.no_grad():
         assert len(model([torch.rand(3, 64, 64), torch.rand(3, 64, 80)])) == 2
+
+
+def test_a_block_that_would_become_a_layer_without_its_module_is_not_reparameterised():
+    torch.manual_seed(0)
+    model = nn.Sequential(shvit.Residual(shvit.Conv2dNorm(8, 8, 3, 1, 1, groups=8))).eval()
+    x = torch.rand(2, 8, 6, 6)
+    plain = model(x)
+    attach(model, "se", example=x)
+    before = model(x)
+    with pytest.raises(StepError, match=r"`fuse` of Residual makes a layer.*stiffnet\.fold"):
+        reparameterize_model(model)
+    assert torch.equal(model(x), before)
+    joined = reparameterize_model(detach(model))
+    assert isinstance(joined[0], nn.Conv2d)
+    assert scaled(joined(x), plain) <= RTOL["batch32"]
+
+
+def test_a_block_that_joins_its_branches_in_its_own_place_keeps_its_module():
+    model, x = gated(TINY["positions"])  # RepVGG
+    model.eval()
+    joined = reparameterize_model(model)
+    assert len(attached(joined)) == len(attached(model))
+    assert scaled(joined(x), model(x)) <= RTOL["batch32"]

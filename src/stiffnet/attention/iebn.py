@@ -1,8 +1,6 @@
 """Instance-enhanced batch normalisation: a batch norm whose weight looks at the input."""
 
-import sys
-from collections.abc import Iterator
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import torch
 from timm.layers import BatchNormAct2d
@@ -47,10 +45,19 @@ class GatedNorm(Attention, nn.BatchNorm2d):
 
     It takes the place of a norm (`from_norm`, undone by `to_norm`), all but those of the shortcuts,
     and is one: it has the norm's tensors under the norm's state-dict keys, and what is done to
-    batch norms in training is done to it. Whoever folds norms must ask for their exact class.
+    batch norms in training is done to it. Whoever folds norms must ask for their exact class:
+    nobody can build what would stand in for a norm without its `eps`, so reading that is an error.
     """
 
     replaces_norm = True
+    __constants__: ClassVar[list[str]] = ["momentum", "epsilon", "affine", "track_running_stats"]
+    __jit_unused_properties__: ClassVar[list[str]] = [*Attention.__jit_unused_properties__, "eps"]
+    __jit_ignored_attributes__: ClassVar[list[str]] = ["eps"]
+    epsilon: float
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.eps = GatedNorm.eps  # type: ignore[method-assign]  # torch.jit looks in the class alone
 
     def __init__(
         self,
@@ -84,8 +91,8 @@ class GatedNorm(Attention, nn.BatchNorm2d):
 
     def to_norm(self) -> Norm:
         """Give back the norm that this one replaced, with the tensors as they are now."""
-        norm = self._replaced[0] if self._replaced else nn.BatchNorm2d(self.channels, self.eps)
-        norm.momentum = self.momentum
+        norm = self._replaced[0] if self._replaced else nn.BatchNorm2d(self.channels)
+        norm.momentum, norm.eps = self.momentum, self.epsilon
         _share(self, norm)
         return norm.train(self.training)
 
@@ -103,21 +110,28 @@ class GatedNorm(Attention, nn.BatchNorm2d):
             mean, variance, batches = None, None, None
         affine = (self.weight, self.bias)
         return batch_normed(
-            rate, mean, variance, batches, affine, self.training, self.momentum, self.eps
+            rate, mean, variance, batches, affine, self.training, self.momentum, self.epsilon
         )
 
-    def named_children(self) -> Iterator[tuple[str, nn.Module]]:
-        """Go through its parts; a StepError stops who would convert it to a SyncBatchNorm."""
-        if sys._getframe(1).f_code.co_name.startswith("convert_sync"):  # torch's, timm's, apex's
-            raise StepError(
-                f"A SyncBatchNorm in the place of {type(self).__name__} would lose its gate. Use "
-                "`stiffnet.train.synced_norms.synchronise(model)`, which keeps it."
-            )
-        return super().named_children()
+    @property
+    def eps(self) -> float:
+        """Refuse to be read: by who converts norms (synchronised, frozen) or fuses them."""
+        raise StepError(
+            f"A norm or layer in the place of {type(self).__name__} would lose its gate. Use "
+            "`stiffnet.train.synced_norms.synchronise(model)` to synchronise norms, `stiffnet.fold`"
+            " to merge branches, and `eval()` with `requires_grad_(False)` to freeze this norm."
+        )
+
+    @eps.setter
+    def eps(self, value: float) -> None:
+        self.epsilon = value
 
     def extra_repr(self) -> str:
         """Show the norm's own settings."""
-        return str(nn.BatchNorm2d.extra_repr(self))
+        return (
+            f"{self.channels}, eps={self.epsilon}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
 
 
 @final

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from stiffnet.errors import StepError
+from stiffnet.network.deployed import METHODS
 from stiffnet.network.method_source import Method, Unreadable, method_of_class
 from stiffnet.network.source_edits import EVERY, Gate, Turn, with_gates
 from stiffnet.words import first_line
@@ -197,6 +198,8 @@ def _subclass(original: type[nn.Module], plan: Plan, methods: list[Method]) -> t
     body = {"gated_class": original, "gated_plan": plan, "patched_depth": 0, **by_depth[0]}
     copying = [name for name in ("__copy__", "__deepcopy__") if hasattr(original, name)]
     body |= {name: _checked(name) for name in copying}
+    joining = [name for name in METHODS if callable(getattr(original, name, None))]
+    body |= {name: _staying(name) for name in joining}
     return _named(original, tuple(bases), body)
 
 
@@ -214,6 +217,22 @@ def _checked(name: str) -> Callable[..., nn.Module]:
         return made
 
     return copied
+
+
+def _staying(name: str) -> Callable[..., Any]:
+    """A method by which blocks join their branches, seen not to put another module in its place."""
+
+    def joined(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = getattr(self.gated_class, name)(self, *args, **kwargs)
+        if isinstance(made, nn.Module) and made is not self:
+            raise StepError(
+                f"The `{name}` of {type(self).__name__} makes a layer that knows nothing of the "
+                "attached module. Use `stiffnet.fold`, which leaves such a block as it is unless "
+                "the module can be folded first."
+            )
+        return made
+
+    return joined
 
 
 def _named(like: type, bases: tuple[type, ...], body: dict[str, Any]) -> type[Any]:
