@@ -50,7 +50,7 @@ class GatedNorm(Attention, nn.BatchNorm2d):
     """
 
     replaces_norm = True
-    __constants__: ClassVar[list[str]] = ["momentum", "epsilon", "affine", "track_running_stats"]
+    __constants__ = ["momentum", "epsilon", "affine", "track_running_stats"]  # noqa: RUF012
     __jit_unused_properties__: ClassVar[list[str]] = [*Attention.__jit_unused_properties__, "eps"]
     __jit_ignored_attributes__: ClassVar[list[str]] = ["eps"]
     epsilon: float
