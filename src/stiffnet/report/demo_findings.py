@@ -15,6 +15,7 @@ from stiffnet.report.text import (
     finite,
     fixed,
     images,
+    magnitude,
     number,
     percent,
     strong,
@@ -46,7 +47,8 @@ def answer(report: DemoReport) -> list[str]:
     return [
         _trained(report),
         f"{_beside(gated)} Folded into the weights, {name_of(constant)} {_speed(folded)}, and its "
-        f"outputs differ from those before by {strong(_error(folded))} of the largest.",
+        f"outputs differ from those before by {strong(magnitude(folded.scaled_error))} of the "
+        "largest.",
     ]
 
 
@@ -118,11 +120,6 @@ def _speed(form: TimedForm) -> str:
         told = f"{strong(f'{fixed(ratio, 2)} times')} it, {within}"
         return f"cannot be told from the plain network in speed ({told})"
     return f"runs at {strong(f'{fixed(ratio, 2)} times')} the plain network's speed ({within})"
-
-
-def _error(folded: TimedForm) -> str:
-    error = finite(folded.scaled_error)
-    return MISSING if error is None else f"{error:.0e}"
 
 
 def one_seed(report: DemoReport) -> str:

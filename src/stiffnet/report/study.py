@@ -27,6 +27,7 @@ from stiffnet.report.text import (
     finite,
     fixed,
     number,
+    plus_minus,
     rows as frame_rows,
     strong,
     told_apart,
@@ -57,6 +58,7 @@ def parts(given: Given) -> list[blocks.Part]:
     scales = [clean(report.scale, longest=40) for report in reports]
     titles = [clean(title or report.name, longest=120) for report, title in given]
     names = told_apart(titles, scales)
+    named = list(zip(reports, names, strict=True))
     lead: list[blocks.Block] = [blocks.Words(answer(reports), "lede")]
     if all(report.scale == "demo" for report in reports):
         lead.append(blocks.Words(ONLY_DEMO, "note"))
@@ -68,14 +70,11 @@ def parts(given: Given) -> list[blocks.Part]:
             lead=lead,
             sections=[
                 _section(report, name, _place(i), linked=len(reports) <= LINKED)
-                for i, (report, name) in enumerate(zip(reports, names, strict=True))
+                for i, (report, name) in enumerate(named)
             ],
-            tables=[(name, _tables(report)) for report, name in zip(reports, names, strict=True)],
+            tables=[(name, _tables(report)) for report, name in named],
             reading=["study"],
-            facts=[
-                (name, blocks.Facts(cleaned(report.facts)))
-                for report, name in zip(reports, names, strict=True)
-            ],
+            facts=[(name, blocks.Facts(cleaned(report.facts))) for report, name in named],
         )
     ]
 
@@ -229,15 +228,10 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
         heads.append("published")
     lines = []
     for row in rows.to_dict("records"):
-        name, measured = clean(row["row"], longest=60), _spread(row["mean"], row["std"])
+        name, measured = clean(row["row"], longest=60), plus_minus(row["mean"], row["std"], 2)
         printed = [fixed(row["published"], 2)] if known else []
         lines.append([name, measured, count(row["seeds"]), *printed])
     return cells.sheet(f"Measured and published, {clean(group)}", heads, lines)
-
-
-def _spread(mean: Any, deviation: Any) -> str:
-    spread = finite(deviation)
-    return fixed(mean, 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
 
 
 def _comparisons(report: StudyReport) -> blocks.Table:
