@@ -8,6 +8,7 @@ import numpy as np
 from stiffnet.report import cells
 from stiffnet.report.blocks import Cell, Column, Table
 from stiffnet.report.ode_findings import at_bound, effects, rank_of, span
+from stiffnet.report.ode_plots import thinned
 from stiffnet.report.text import MISSING, number, percent, rows, tenths
 from stiffnet.results import ode
 
@@ -93,7 +94,9 @@ def theorem_table(
         cells.numbers(f"Every {check.interval:g}", "observed", write=_short),
         cells.numbers(f"At t = {check.later:g}", "settled", write=_short),
     ]
-    return cells.table(f"theorem2{end}", title, _some(rows(check.to_frame()), few), fields)
+    frame = check.to_frame()
+    shown = frame.iloc[thinned(len(frame), _FEW)] if few else frame
+    return cells.table(f"theorem2{end}", title, rows(shown), fields)
 
 
 def durations_table(given: Sequence[tuple[ode.Encounters, str]]) -> Table:
@@ -152,11 +155,6 @@ def _span(heading: str, key: str, hint: str) -> tuple[Column, Callable[[dict[str
         return Cell(text, None if text == MISSING else float(np.nanmax(row[key])))
 
     return Column(heading, hint=hint), cell
-
-
-def _some(records: list[dict[str, Any]], few: bool) -> list[dict[str, Any]]:
-    chosen = np.linspace(0, len(records) - 1, min(_FEW, len(records))).round().astype(int)
-    return [records[i] for i in chosen] if few else records
 
 
 def _short(value: Any) -> str:
