@@ -11,10 +11,10 @@ from rich.text import Text
 from stiffnet.report import blocks, cells
 from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
 from stiffnet.report.study_gallery import gallery
-from stiffnet.report.study_maps import map_figures
 from stiffnet.report.study_plots import (
     curves_figure,
     differences_figure,
+    map_figures,
     points_figure,
     surface_figures,
 )
@@ -115,13 +115,7 @@ def verdict(report: StudyReport) -> str:
 
 def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Table:
     records = [
-        {
-            "study": name,
-            "place": _place(i),
-            "claim": report.claim,
-            "verdict": report.verdict,
-            "scale": report.scale,
-        }
+        vars(report) | {"study": name, "place": _place(i)}
         for i, (report, name) in enumerate(zip(reports, names, strict=True))
     ]
     fields = [
@@ -236,16 +230,7 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
 
 def _comparisons(report: StudyReport) -> blocks.Table:
     records = [
-        {
-            "sentence": made.sentence,
-            "group": made.group,
-            "verdict": made.verdict,
-            "estimate": made.estimate,
-            "interval": _interval(made),
-            "published": made.published,
-            "p": made.p,
-            "why": "" if made.low is not None else made.why,
-        }
+        vars(made) | {"interval": _interval(made), "why": made.why if made.low is None else ""}
         for made in report.comparisons
     ]
     fields = [
@@ -267,16 +252,13 @@ def _comparisons(report: StudyReport) -> blocks.Table:
 
 
 def _failures(report: StudyReport) -> blocks.Table:
-    records = [
-        {"row": line.row, "seed": line.seed, "group": line.group, "error": line.error}
-        for line in report.failed
-    ]
     fields = [
         cells.words("Row", "row"),
         cells.numbers("Seed", "seed", write=cells.whole),
         cells.words("Setting", "group"),
         cells.words("Why it failed", "error", write=cells.remark),
     ]
+    records = map(vars, report.failed)
     return cells.table("left", "Rows that failed", records, fields, opened=True)
 
 
