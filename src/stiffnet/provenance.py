@@ -17,6 +17,11 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
+def versions_of(*packages: str) -> str:
+    """Write the versions of some packages."""
+    return ", ".join(f"{name} {version_of(name)}" for name in packages)
+
+
 def facts_on(
     model: "nn.Module", what: Mapping[str, str], told: Mapping[str, object] | None
 ) -> dict[str, str]:
@@ -28,9 +33,8 @@ def facts_on(
 def provenance(model: "nn.Module") -> dict[str, str]:
     """Versions and hardware that a number which a network gave depends on."""
     parameter = next(model.parameters(), None)
-    packages = ("stiffnet", "torch", "timm", "torchvision")
     return {
-        "versions": ", ".join(f"{name} {version_of(name)}" for name in packages),
+        "versions": versions_of("stiffnet", "torch", "timm", "torchvision"),
         "python": platform.python_version(),
         "device": "cpu" if parameter is None else parameter.device.type,
         "precision": str("float32" if parameter is None else parameter.dtype).split(".")[-1],

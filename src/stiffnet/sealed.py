@@ -3,18 +3,13 @@
 import base64
 import hashlib
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stiffnet.errors import CorruptFileError
-from stiffnet.files import read_file
-
-T = TypeVar("T")
 Content = Mapping[str, Any]
 _DTYPES = {"<i8": "<i8", "<f8": "<f8", "|b1": "|b1"}
 
@@ -66,21 +61,6 @@ RESULT = Seal("sha256", indent=1, sort_keys=True)
 def sealed(content: Content) -> str:
     """Return the content of a result as JSON text that says when it was damaged."""
     return RESULT.text(content)
-
-
-def unsealed(
-    path: str | os.PathLike[str], build: Callable[[dict[str, Any]], T], *, form: str, damaged: str
-) -> T:
-    """Return what `build` makes of the content of a file of `sealed` text.
-
-    The content's ``format`` must be `form`. If the file was changed, or `build` fails because it is
-    not such a file, a CorruptFileError says what is `damaged`, behind the path.
-    """
-    raw = read_file(path, "Name a report that `save` wrote.")
-    try:
-        return build(RESULT.opened(raw, form))
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path} {damaged}") from error
 
 
 def packed(values: npt.NDArray[Any]) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from stiffnet.data import open_splits
 from stiffnet.errors import StepError
 from stiffnet.jobs import demo_speed, rows_looks
 from stiffnet.jobs.row_run import Work
-from stiffnet.jobs.rows_forms import FORMS, form, forms
-from stiffnet.jobs.rows_speed import parameters
-from stiffnet.jobs.rows_surface import surface
+from stiffnet.jobs.rows_looks import surface
+from stiffnet.jobs.rows_speed import FORMS, form, forms, parameters
 from stiffnet.jobs.rows_train import train
 from stiffnet.jobs.rows_values import correlations, values
 from stiffnet.jobs.study import run_studies

@@ -8,7 +8,7 @@ import pytest
 from report import study_cases as cases
 from report.parsed import Parsed
 from stiffnet.report.page import page
-from stiffnet.report.study_maps import map_figures
+from stiffnet.report.study_plots import map_figures
 
 ABOUT = {"kind": "maps", "x": "", "y": "map", "heading": "Maps", "x_title": "", "y_title": ""}
 ROWS = ("none", "se<b>")

@@ -13,6 +13,7 @@ from stiffnet.jobs.study_plan import Plan, planned
 from stiffnet.jobs.study_rows import TASKS, settled
 from stiffnet.network.attention_text import NONE, read_attention
 from stiffnet.network.model_names import is_model_name
+from stiffnet.studies import blocks
 from stiffnet.studies.listed import listed_studies
 from stiffnet.studies.published import PAPERS
 from stiffnet.studies.registry import STUDIES
@@ -137,6 +138,7 @@ def test_a_study_is_a_page_of_declarations_at_most():
             text = Path(file.__file__).read_text()
             assert len(text.splitlines()) <= 75
             assert "def " not in text
+    assert "def " not in Path(blocks.__file__).read_text()  # eleven studies, of four makes
 
 
 def test_the_list_says_the_claim_and_the_cost_at_each_scale():

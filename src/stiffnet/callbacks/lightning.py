@@ -35,11 +35,7 @@ class LightningStiffness(Callback):
             training data if there are none.
         network: Path of the network in the module, such as ``"net"``; empty for the module itself,
             whose `forward` must take a batch's inputs.
-        samples: Size of the sample.
-        seed: As in `StiffnessMonitor`.
-        every: Measure after every so many epochs.
-        stop_on_nan: Raise `NonFiniteError` where a state is NaN or infinite; otherwise warn.
-        prefix: What the names of the numbers begin with; another one for a second network.
+        samples, seed, every, stop_on_nan, prefix: As in `StiffnessMonitor`.
     """
 
     def __init__(

@@ -106,12 +106,9 @@ class StiffnessMonitor:
         try:
             self.report = self._measured(model)
             row = _row(self.report, self.prefix)
-        except NonFiniteError as error:
-            if self.stop_on_nan:
-                raise
-            row = self._unknown(epoch, error)
         except StiffnetError as error:
-            if not self._works:
+            not_finite = isinstance(error, NonFiniteError)
+            if self.stop_on_nan if not_finite else not self._works:
                 raise
             row = self._unknown(epoch, error)
         row[f"{self.prefix}seconds"] = time.perf_counter() - begun

@@ -26,10 +26,7 @@ class TrainerStiffness(TrainerCallback):
         trainer: Whose logger takes the numbers.
         data: As in `StiffnessMonitor`. None takes the trainer's evaluation data, or its training
             data if there are none, through its own collator.
-        samples: Size of the sample.
-        seed: As in `StiffnessMonitor`.
-        every: Measure after every so many epochs.
-        stop_on_nan: Raise `NonFiniteError` where a state is NaN or infinite; otherwise warn.
+        samples, seed, every, stop_on_nan: As in `StiffnessMonitor`.
     """
 
     def __init__(

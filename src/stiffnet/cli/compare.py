@@ -43,7 +43,7 @@ def compare(
     batch_size: options.BatchSize = 64,
     num_classes: options.NumClasses = 0,
     classes: options.Classes = "",
-    device: options.Where = options.Device.auto,
+    device: options.Where = "auto",
     workers: options.Workers = 0,
     seed: options.Seed = 0,
     out: Annotated[
@@ -73,7 +73,7 @@ def compare(
         classes=classes,
         limit=limit or None,
         batch_size=batch_size,
-        device=device.value,
+        device=device,
         workers=workers,
         seed=seed,
         out=out,

@@ -1,18 +1,12 @@
 """``stiffnet gradcam``: where on the image a network finds its evidence, on average."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
-
-class Target(StrEnum):
-    """Which class the evidence is for."""
-
-    predicted = "predicted"
-    label = "label"
+Target = Literal["predicted", "label"]
 
 
 def gradcam(
@@ -29,11 +23,11 @@ def gradcam(
     target: Annotated[
         Target,
         options.choice(Target, "Class whose evidence is shown. For noise, the predicted one."),
-    ] = Target.predicted,
+    ] = "predicted",
     batch_size: options.BatchSize = 32,
     num_classes: options.NumClasses = 0,
     classes: options.Classes = "",
-    device: options.Where = options.Device.auto,
+    device: options.Where = "auto",
     workers: options.Workers = 0,
     seed: options.Seed = 0,
     out: Annotated[
@@ -61,9 +55,9 @@ def gradcam(
         classes=classes,
         images=images,
         layer=layer,
-        target=target.value,
+        target=target,
         batch_size=batch_size,
-        device=device.value,
+        device=device,
         workers=workers,
         seed=seed,
         out=out,

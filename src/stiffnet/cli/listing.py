@@ -1,30 +1,20 @@
 """``stiffnet list``: the names that the other commands take."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from stiffnet.cli.options import argument
 
-
-class Kind(StrEnum):
-    """What can be listed."""
-
-    models = "models"
-    data = "data"
-    recipes = "recipes"
-    attention = "attention"
-    problems = "problems"
-    studies = "studies"
+Kind = Literal["models", "data", "recipes", "attention", "problems", "studies"]
 
 
 def listing(
-    kind: Annotated[Kind, argument("KIND", f"What to list: {', '.join(Kind)}.")],
+    kind: Annotated[Kind, argument("KIND", f"What to list: {', '.join(get_args(Kind))}.")],
     pattern: Annotated[str, argument("PATTERN", "List only matching names, e.g. 'resnet*'.")] = "*",
 ) -> None:
     """List models, data sets, recipes, attention, problems or studies."""
     from stiffnet.errors import UnknownNameError
 
-    if kind is Kind.models:
+    if kind == "models":
         from stiffnet.network.model_names import model_names
 
         rows = model_names(pattern)
@@ -34,12 +24,12 @@ def listing(
         rows = [row for row in _entries(kind) if fnmatch.fnmatchcase(row[0], pattern)]
     if not rows:
         raise UnknownNameError(
-            f"No {kind.value} match {pattern!r}. `stiffnet list {kind.value}` shows all of them."
+            f"No {kind} match {pattern!r}. `stiffnet list {kind}` shows all of them."
         )
     width = max(len(name) for name, _ in rows)
     for name, about in rows:
         print(f"{name:{width}}  {about}")
-    if kind is Kind.attention and pattern == "*":
+    if kind == "attention" and pattern == "*":
         print(
             "\nASR: each of them except sge can be given a learnt constant, so that it can be "
             "folded: asr:se or asr:se,depth=2. asr:vector has no module."
@@ -47,19 +37,19 @@ def listing(
 
 
 def _entries(kind: Kind) -> list[tuple[str, str]]:
-    if kind is Kind.data:
+    if kind == "data":
         from stiffnet.data import DATA
 
         return [(entry.name, entry.summary) for entry in DATA]
-    if kind is Kind.attention:
+    if kind == "attention":
         from stiffnet.attention import ATTENTION
 
         return [(entry.name, entry.summary) for entry in ATTENTION]
-    if kind is Kind.problems:
+    if kind == "problems":
         from stiffnet.ode import PROBLEMS
 
         return [(entry.name, entry.summary) for entry in PROBLEMS]
-    if kind is Kind.studies:
+    if kind == "studies":
         from stiffnet.studies.listed import listed_studies
 
         return listed_studies()

@@ -1,21 +1,12 @@
 """Options that several commands have in common, and numbers without a range in the help."""
 
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 LARGEST = 2**63 - 1
-
-
-class Device(StrEnum):
-    """Where to compute."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-    mps = "mps"
+Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
 def number(help: str, *, least: int = 0, most: int = LARGEST) -> Any:
@@ -38,9 +29,9 @@ def text(metavar: str, help: str) -> Any:
     return typer.Option(metavar=metavar, help=help)
 
 
-def choice(kind: type[StrEnum], help: str) -> Any:
-    """Return an option that takes one of a few words, and lists them."""
-    return text("|".join(kind), help)
+def choice(kind: Any, help: str) -> Any:
+    """Return an option that takes one of the words of a `Literal`, and lists them."""
+    return text("|".join(get_args(kind)), help)
 
 
 def pairs(settings: list[str]) -> dict[str, str]:

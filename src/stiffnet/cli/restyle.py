@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from stiffnet.cli.options import Device, Where, argument, text
+from stiffnet.cli.options import Where, argument, text
 from stiffnet.cli.terminal import Terminal
 
 
@@ -11,7 +11,7 @@ def restyle(
     model: Annotated[str, argument("RUN", "A run of `train style:NAME`, or a folded network.")],
     pictures: Annotated[list[str], argument("PICTURES", "Picture files; also china, flower.")],
     out: Annotated[Path, text("DIR", "Folder for the pictures, which become NAME.png.")],
-    device: Where = Device.auto,
+    device: Where = "auto",
 ) -> None:
     """Show pictures in the style that a network has learnt.
 
@@ -19,5 +19,5 @@ def restyle(
     """
     from stiffnet.jobs.restyle import restyle as job
 
-    for file in job(model, pictures, out, device=device.value, watcher=Terminal()):
+    for file in job(model, pictures, out, device=device, watcher=Terminal()):
         print(file)

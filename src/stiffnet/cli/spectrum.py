@@ -1,28 +1,13 @@
 """``stiffnet spectrum``: the eigenvalues behind the stiffness of a network's steps."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from stiffnet.cli import options
 from stiffnet.cli.terminal import Terminal, command_line
 
-
-class Of(StrEnum):
-    """What of a step."""
-
-    branch = "branch"
-    block = "block"
-
-
-class Method(StrEnum):
-    """How eigenvalues are found."""
-
-    auto = "auto"
-    reduced = "reduced"
-    dense = "dense"
-    krylov = "krylov"
-    planes = "planes"
+Of = Literal["branch", "block"]
+Method = Literal["auto", "reduced", "dense", "krylov", "planes"]
 
 
 def spectrum(
@@ -41,13 +26,13 @@ def spectrum(
             "How to find eigenvalues. reduced and dense find all of them, krylov those at the "
             "ends, planes those of slices; auto is reduced where it fits, else krylov.",
         ),
-    ] = Method.auto,
+    ] = "auto",
     of: Annotated[
         Of,
         options.choice(
             Of, "The branch of a step, or its whole block with shortcut and activation."
         ),
-    ] = Of.branch,
+    ] = "branch",
     images: options.Limit = 8,
     cap: Annotated[int, options.number("Memory that matrices may take, in GiB.", least=1)] = 8,
     resume: Annotated[
@@ -81,8 +66,8 @@ def spectrum(
         model,
         data,
         steps=step,
-        of=of.value,
-        method=method.value,
+        of=of,
+        method=method,
         images=images or None,
         cap=cap,
         resume=resume,

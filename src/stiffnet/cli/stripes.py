@@ -19,7 +19,7 @@ def stripes(
     ] = 0,
     batch_size: options.BatchSize = 64,
     num_classes: options.NumClasses = 0,
-    device: options.Where = options.Device.auto,
+    device: options.Where = "auto",
     workers: options.Workers = 0,
     seed: options.Seed = 0,
     out: Annotated[
@@ -44,7 +44,7 @@ def stripes(
         limit=limit or None,
         growth=growth,
         batch_size=batch_size,
-        device=device.value,
+        device=device,
         workers=workers,
         seed=seed,
         out=out,

@@ -1,9 +1,8 @@
 """``stiffnet study``: run a question of the papers again, and judge its answer."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,21 +10,8 @@ from stiffnet.cli.options import argument, choice, number, text
 from stiffnet.cli.terminal import Terminal, command_line
 
 FAILED = 1  # exit code where a row has failed
-
-
-class Size(StrEnum):
-    """How large a study is run."""
-
-    demo = "demo"
-    small = "small"
-    paper = "paper"
-
-
-class Where(StrEnum):
-    """What runs the rows."""
-
-    local = "local"
-    slurm = "slurm"
+Size = Literal["demo", "small", "paper"]
+Where = Literal["local", "slurm"]
 
 
 def study(
@@ -33,14 +19,14 @@ def study(
     scale: Annotated[
         Size,
         choice(Size, "demo: digits, minutes; small: CIFAR-10, hours; paper: as published."),
-    ] = Size.demo,
+    ] = "demo",
     seeds: Annotated[int, number("Number of seeds; 0: the scale's own, which is 3.")] = 0,
     data: Annotated[
         list[str] | None, text("NAME:DIR", "Where a data set is, e.g. cifar10:DIR; repeatable.")
     ] = None,
     launcher: Annotated[
         Where, choice(Where, "Run rows in processes here, or as SLURM jobs.")
-    ] = Where.local,
+    ] = "local",
     processes: Annotated[int, number("Rows at a time here; 0: one for each core.")] = 0,
     slurm: Annotated[
         list[str] | None,
@@ -60,10 +46,10 @@ def study(
 
     studied = job(
         name,
-        scale=scale.value,
+        scale=scale,
         seeds=seeds or None,
         data=data or [],
-        launcher=launcher.value,
+        launcher=launcher,
         processes=processes,
         slurm=_pairs(slurm or []),
         out=out,

@@ -1,12 +1,10 @@
 """``stiffnet train``: train a network by a recipe, and continue a run that was stopped."""
 
 import shlex
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from stiffnet.cli.options import (
-    Device,
     Settings,
     Weights,
     WeightsKey,
@@ -27,12 +25,7 @@ if TYPE_CHECKING:
     from stiffnet.train.tasks.base import Task
 
 
-class Strategy(StrEnum):
-    """How the ranks of one run share the work."""
-
-    auto = "auto"
-    ddp = "ddp"
-    fsdp = "fsdp"
+Strategy = Literal["auto", "ddp", "fsdp"]
 
 
 def train(
@@ -81,7 +74,7 @@ def train(
     ] = None,
     resume: Annotated[bool, flag("--resume", "Continue the run in DIR.")] = False,
     again: Annotated[bool, flag("--again", "Delete the run in DIR and start over.")] = False,
-    device: Where = Device.auto,
+    device: Where = "auto",
     devices: Annotated[
         int,
         number("Number of devices on this machine. Ignored under torchrun.", least=1),
@@ -89,7 +82,7 @@ def train(
     nodes: Annotated[int, number("Number of machines. Ignored under torchrun.", least=1)] = 1,
     strategy: Annotated[
         Strategy, choice(Strategy, "How processes share the work: whole networks or shards.")
-    ] = Strategy.auto,
+    ] = "auto",
     workers: Workers = 0,
     save_every: Annotated[int, number("Steps between checkpoints; 0: only after each epoch.")] = 0,
     tns: Annotated[int, number("Measure TNS on this many test images after each epoch.")] = 0,
@@ -128,10 +121,10 @@ def train(
         resume=resume,
         again=again,
         machinery=Machinery(
-            device=device.value,
+            device=device,
             devices=devices,
             nodes=nodes,
-            strategy=strategy.value,
+            strategy=strategy,
             workers=workers,
             save_every=save_every,
             tns=tns,

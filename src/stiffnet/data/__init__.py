@@ -9,7 +9,7 @@ from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.coco import coco
 from stiffnet.data.digits import digits
 from stiffnet.data.folder import ImageFolder, image_folder
-from stiffnet.data.generated import generated
+from stiffnet.data.generated import COUNT, generated
 from stiffnet.data.images import ImageSet
 from stiffnet.data.photos import photo_splits
 from stiffnet.data.shapes import shapes
@@ -41,13 +41,13 @@ def open_data(spec: str | os.PathLike[str], split: str | None = None) -> Data:
     return DATA[name].value(place, split)
 
 
-def open_labelled(spec: str | os.PathLike[str], split: str | None = None) -> ImageSet | ImageFolder:
-    """Open images with one label each; arguments and errors as of `open_data`.
+def open_labelled(spec: str | os.PathLike[str]) -> ImageSet | ImageFolder:
+    """Open images with one label each, without a split; else as `open_data`.
 
     Raises:
         DataError: Also if the images have boxes instead.
     """
-    found = open_data(spec, split)
+    found = open_data(spec)
     if isinstance(found, BoxedImages):
         raise DataError(
             f"{found.name} has boxes in its images, and here images with one label each are "
@@ -148,14 +148,12 @@ def _embedded(name: str, maker: Callable[[str], Data], summary: str) -> Entry[Op
 
 
 def _open_generated(place: str, split: str | None) -> ImageSet:
-    if not place:
-        return generated(split or "test")
-    if not place.isdecimal():
+    if place and not place.isdecimal():
         raise DataError(
             f"`generated` takes a number of images, and {place!r} was given. Write "
             "`generated`, or `generated:1000`."
         )
-    return generated(split or "test", int(place))
+    return generated(split or "test", int(place or COUNT))
 
 
 def _open_folder(place: str, split: str | None) -> ImageFolder:

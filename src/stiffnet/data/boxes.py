@@ -1,6 +1,6 @@
 """Images with boxes around the things in them, whole and of any size: what detectors learn from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -100,14 +100,8 @@ class BoxedImages:
     def chosen(self, indices: Integers) -> "BoxedImages":
         """Return some of the images, in the order of `indices`."""
         rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in indices]
-        kept = np.concatenate([np.empty(0, np.int64), *rows])
-        return replace(
-            self,
-            pictures=self.pictures.chosen(indices),
-            sizes=self.sizes[indices],
-            starts=np.cumsum([0, *map(len, rows)], dtype=np.int64),
-            **{name: getattr(self, name)[kept] for name in ("boxes", "labels", "areas", "crowd")},
-        )
+        found = self._with_boxes(np.concatenate([np.empty(0, np.int64), *rows]), map(len, rows))
+        return replace(found, pictures=self.pictures.chosen(indices), sizes=self.sizes[indices])
 
     def to_learn(self) -> "BoxedImages":
         """Return it for training: without boxes around crowds, and images without any other.
@@ -117,15 +111,7 @@ class BoxedImages:
         """
         owner = np.repeat(np.arange(len(self)), np.diff(self.starts))
         counts = np.bincount(owner[~self.crowd], minlength=len(self))
-        single = replace(
-            self,
-            starts=np.concatenate([[0], np.cumsum(counts)]),
-            **{
-                name: getattr(self, name)[~self.crowd]
-                for name in ("boxes", "labels", "areas", "crowd")
-            },
-        )
-        left = single.chosen(np.flatnonzero(counts))
+        left = self._with_boxes(~self.crowd, counts).chosen(np.flatnonzero(counts))
         if not len(left):
             raise DataError(f"{self.name} has no image with a box to learn from. Give some boxes.")
         notes = self.notes
@@ -135,6 +121,11 @@ class BoxedImages:
             notes += (f"{gone:,} of {len(self):,} images of {self.name} {have} no box, and nothing "
                       "is learnt from them.",)  # fmt: skip
         return replace(left, notes=notes)
+
+    def _with_boxes(self, kept: npt.NDArray[Any], counts: Iterable[int]) -> "BoxedImages":
+        """Return it with some of the boxes, of which each image in turn has so many."""
+        arrays = {name: getattr(self, name)[kept] for name in ("boxes", "labels", "areas", "crowd")}
+        return replace(self, starts=np.cumsum([0, *counts], dtype=np.int64), **arrays)
 
     def without_bad_images(
         self, preparation: Preparation | None = None, *, workers: int = 0

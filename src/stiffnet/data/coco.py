@@ -202,25 +202,17 @@ def _check_box(file: Path, box: _Box, images: Collection[int], categories: Colle
 
 
 def _named(box: _Box) -> str:
-    return (
-        f"Box {box.id} of image {box.image_id}"
-        if box.id is not None
-        else (f"A box of image {box.image_id}")
-    )
+    return f"{'A box' if box.id is None else f'Box {box.id}'} of image {box.image_id}"
 
 
 def _left_out(file: Path, boxes: Sequence[_Box]) -> tuple[str, ...]:
     """Say which boxes have no area within their image."""
     if not boxes:
         return ()
-    names = [*map(_named, boxes)]
+    names = map(_named, boxes)
     which = few((name[0].lower() + name[1:] for name in names), SHOWN)
-    have = "has" if len(boxes) == 1 else "have"
-    return (f"In {file}, {which} {have} no area within the image, and {_are(boxes)} left out.",)
-
-
-def _are(things: Sequence[object]) -> str:
-    return "is" if len(things) == 1 else "are"
+    have, are = ("has", "is") if len(boxes) == 1 else ("have", "are")
+    return (f"In {file}, {which} {have} no area within the image, and {are} left out.",)
 
 
 def _refuse_twice(file: Path, what: str, values: Iterable[int | str]) -> None:

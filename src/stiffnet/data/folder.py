@@ -174,10 +174,7 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
             )
         found = [_images_below(top, name) for name in folders]
     except OSError as error:
-        raise DataError(
-            f"{error.filename or top} could not be read: {error.strerror}. Take it away, or check "
-            "the permissions."
-        ) from error
+        raise unreadable(error, top) from error
     if not any(found):
         raise DataError(
             f"{top} holds no images. Its class folders should hold {', '.join(SUFFIXES)} files."
@@ -231,6 +228,14 @@ def images_within(root: Path, folder: Path) -> list[str]:
             _refuse_escape(path, inside)
             found.append(path.relative_to(root).as_posix())
     return sorted(found)
+
+
+def unreadable(error: OSError, folder: Path) -> DataError:
+    """Return the error for a folder of which something could not be read."""
+    return DataError(
+        f"{error.filename or folder} could not be read: {error.strerror}. Take it away, or check "
+        "the permissions."
+    )
 
 
 def _target(path: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stiffnet.data.folder import SUFFIXES, ImageFolder, images_within
+from stiffnet.data.folder import SUFFIXES, ImageFolder, images_within, unreadable
 from stiffnet.data.images import spread
 from stiffnet.data.splits import TESTING, TRAINING
 from stiffnet.errors import DataError
@@ -30,7 +30,7 @@ def photographs(root: str | os.PathLike[str]) -> ImageFolder:
     try:
         files = images_within(top, top)
     except OSError as error:
-        raise _unreadable(error, top) from error
+        raise unreadable(error, top) from error
     if not files:
         raise DataError(f"{top} holds no pictures. Put {', '.join(SUFFIXES)} files there.")
     labels = np.zeros(len(files), dtype=np.int64)
@@ -63,12 +63,7 @@ def photo_splits(root: str | os.PathLike[str]) -> tuple[ImageFolder, ImageFolder
     held = spread(every.labels, max(1, min(MOST, len(every) // ONE_IN)))
     kept = np.setdiff1d(np.arange(len(every)), held)
     learnt, judged = (
-        replace(
-            every,
-            name=f"{every.name}-{split}",
-            files=tuple(every.files[index] for index in chosen),
-            labels=every.labels[chosen],
-        )
+        replace(every.chosen(chosen), name=f"{every.name}-{split}")
         for split, chosen in (("train", kept), ("test", held))
     )
     return _apart(learnt, judged)
@@ -90,12 +85,5 @@ def _apart(train: ImageFolder, test: ImageFolder) -> tuple[ImageFolder, ImageFol
                         "picture. Take one of them away."
                     )
     except OSError as error:
-        raise _unreadable(error, test.root) from error
+        raise unreadable(error, test.root) from error
     return train, test
-
-
-def _unreadable(error: OSError, folder: Path) -> DataError:
-    return DataError(
-        f"{error.filename or folder} could not be read: {error.strerror}. Take it away, or check "
-        "the permissions."
-    )

@@ -1,5 +1,6 @@
 """One picture by its file, or by its name where scikit-learn carries it."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ def named_picture(name: str) -> Image.Image | None:
     return Image.fromarray(np.asarray(load_sample_image(f"{name}.jpg")))
 
 
-def open_picture(spec: str | Path) -> Image.Image:
+def open_picture(spec: str | os.PathLike[str]) -> Image.Image:
     """Decode a picture in colour, turned as its camera says; transparency is left out.
 
     Args:

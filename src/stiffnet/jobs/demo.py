@@ -256,14 +256,13 @@ def _data_name(spec: str) -> str:
 
 
 def _facts(recipe: Recipe, tests: str, command: str) -> dict[str, str]:
-    size = recipe.image_size or "as the data"
     return {
         "model": recipe.model,
         "data": _data_name(recipe.data),
         "test images": tests,
         "seed": str(recipe.seed),
         "epochs": str(recipe.epochs),
-        "image size": str(size),
+        "image size": str(recipe.image_size or "as the data"),
         "command": command,
     }
 

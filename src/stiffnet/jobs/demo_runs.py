@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stiffnet.errors import CheckpointError, CorruptFileError, RecipeError
+from stiffnet.errors import CheckpointError, RecipeError
 from stiffnet.jobs.train import followed
 from stiffnet.jobs.watching import Watcher
 from stiffnet.train.recipe import Recipe
@@ -68,7 +68,7 @@ def train_runs(
                         recipe, path, resume=left, again=there and not left,
                         command=command, audience=audience,
                     )  # fmt: skip
-                except (CheckpointError, CorruptFileError) as error:
+                except CheckpointError as error:
                     if not left:
                         raise
                     watcher.note(f"{path} cannot be continued and starts over: {error}")

@@ -13,7 +13,7 @@ from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.ode import adaptive, encounters, euler, solve, theorem2
 from stiffnet.ode.problems import PROBLEMS
 from stiffnet.ode.vanderpol import vanderpol
-from stiffnet.provenance import version_of
+from stiffnet.provenance import versions_of
 from stiffnet.report.page import page
 from stiffnet.results.ode import OdeRecord, OdeRecords
 
@@ -71,7 +71,8 @@ def ode(
         for what, work in _works(name, runs=runs, seed=seed).items()
     }
     check_places(folder, *(f"{name}.json" for name in works), PAGE)
-    facts = _facts(command)
+    facts = {"versions": versions_of("stiffnet", "numpy", "scipy"), "python": python_version()}
+    facts |= {"command": command} if command else {}
     results: dict[str, OdeRecord] = {}
     with watcher.progress("solving", len(works)) as advance:
         for name, work in works.items():
@@ -108,10 +109,3 @@ _EXPLICIT: dict[str, Work] = {
     "threebody": partial(adaptive.run, "threebody"),
 }
 """How an explicit method can solve a problem; POLLU would take 1e11 steps for one unit of time."""
-
-
-def _facts(command: str) -> dict[str, str]:
-    packages = ("stiffnet", "numpy", "scipy")
-    versions = ", ".join(f"{name} {version_of(name)}" for name in packages)
-    made = {"versions": versions, "python": python_version()}
-    return made | ({"command": command} if command else {})

@@ -96,12 +96,11 @@ def report(
             f"There is nothing to show in {named}. Give runs, or files that `stiffnet measure`, "
             "`spectrum`, `stripes`, `gradcam`, `fold`, `ode` or `study` wrote."
         )
-    results = [each for each, _ in found]
-    order = sorted(range(len(results)), key=lambda i: _rank(results[i]))
-    shown = [results[i] for i in order]
-    titles = _titles([found[i] for i in order])
+    found.sort(key=lambda pair: _rank(pair[0]))
+    shown = [each for each, _ in found]
     write_out = markdown if target.suffix == ".md" else page
-    text = write_out(shown, titles=titles, heading=heading or f"Report of {_counted(shown)}")
+    heading = heading or f"Report of {_counted(shown)}"
+    text = write_out(shown, titles=_titles(found), heading=heading)
     [file] = write(target.parent, {target.name: text})
     return Reported(file, tuple(shown))
 
@@ -188,8 +187,7 @@ def _rank(result: Record) -> int:
 
 def _titles(found: Sequence[tuple[Record, Path]]) -> list[str]:
     """Names of the results; where two of a kind have the same, with the place of their files."""
-    names = [(type(each), each.title) for each, _ in found]
-    own = Counter(names)
+    own = Counter((type(each), each.title) for each, _ in found)
     return [
         f"{each.title} ({file.parent.name})"
         if own[type(each), each.title] > 1 and not isinstance(each, FIRST)

@@ -17,7 +17,7 @@ from stiffnet.errors import CheckpointError, DataError, RecipeError
 from stiffnet.files import atomic_write, check_replaceable, check_writable
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
-from stiffnet.network.loaded import LoadedModel, remarks_on
+from stiffnet.network.loaded import remarks_on
 from stiffnet.trajectory.wrappers import plain_run
 from stiffnet.words import first_line
 
@@ -59,12 +59,12 @@ def restyle(
         check_replaceable(file, MADE_BY)
     loaded = subject_of(model).open()
     network = loaded.model.to(make_fabric(device=device).device)
-    _check(loaded, network)
+    _check(network, loaded.name)
     for text in remarks_on(loaded):
         watcher.note(text)
     with watcher.progress(f"restyling with {loaded.name}", len(files)) as advance:
         for picture, file in zip(pictures, files, strict=True):
-            made = restyled(network, _opened(picture), str(picture))
+            made = restyled(network, open_picture(picture), str(picture))
             atomic_write(file, _packed(made))
             advance(1)
     return tuple(files)
@@ -125,15 +125,10 @@ def _refuse_sources(files: dict[Path, Spec]) -> None:
             raise RecipeError(f"{file} is one of the pictures. Choose another folder with `--out`.")
 
 
-def _opened(picture: Spec) -> Image.Image:
-    return open_picture(picture if isinstance(picture, str) else Path(picture))
-
-
-def _check(loaded: LoadedModel, network: nn.Module) -> None:
+def _check(network: nn.Module, name: str) -> None:
     """Refuse a network that does something else, before the first picture is opened."""
-    parameter = next(network.parameters())
-    tried = torch.zeros(1, 3, 7, 9, device=parameter.device, dtype=parameter.dtype)
-    reason: object = None
+    tried = torch.zeros(1, 3, 7, 9).to(next(network.parameters()))
+    reason: Exception | None = None
     try:
         with plain_run(network):
             output = network(tried)
@@ -141,9 +136,9 @@ def _check(loaded: LoadedModel, network: nn.Module) -> None:
         output, reason = None, error
     if not isinstance(output, Tensor) or output.shape != tried.shape:
         raise CheckpointError(
-            f"{loaded.name} does not make pictures of pictures. Give a run of `stiffnet train "
+            f"{name} does not make pictures of pictures. Give a run of `stiffnet train "
             "style:in`, `style:bn` or `style:bn+asr`."
-        ) from (reason if isinstance(reason, Exception) else None)
+        ) from reason
 
 
 def _packed(picture: Image.Image) -> bytes:

@@ -13,7 +13,7 @@ import torch
 
 from stiffnet.errors import StiffnetError
 from stiffnet.jobs.row_store import PlannedRow, RowStore
-from stiffnet.provenance import version_of
+from stiffnet.provenance import versions_of
 from stiffnet.results.study import StudyRow, Values
 from stiffnet.train.stopping import Stopped
 from stiffnet.words import first_line
@@ -23,7 +23,6 @@ FILES = ("style", "loss_weights")  # settings that may name files
 COMPUTING = "seconds of computing"  # of the processor, however busy the machine was
 OTHERWISE = "came out otherwise"  # what a row had before, where computing it again gave another
 TIMED = ("images_per_second",)  # values that are never the same twice
-PACKAGES = ("stiffnet", "torch", "timm", "torchvision", "numpy")
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def run_row(order: Order) -> StudyRow:
         facts = {
             "seconds": f"{time.perf_counter() - began:.1f}",
             COMPUTING: f"{time.process_time() - computed:.1f}",
-            "versions": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
+            "versions": versions_of("stiffnet", "torch", "timm", "torchvision", "numpy"),
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, {_device()}",
             "threads": str(torch.get_num_threads()),
@@ -119,9 +118,7 @@ def _values(order: Order, store: RowStore) -> tuple[Values, str]:
     if len(found) < len(needs):
         return {}, "a row that it is made from is not there. Run the study again."
     try:
-        work = Work(
-            order.row.settings, found, own, folders, order.data, order.command, order.files
-        )  # fmt: skip
+        work = Work(order.row.settings, found, own, folders, order.data, order.command, order.files)
         values = order.task(work)
     except Stopped as stopped:  # by a signal: nothing failed, and the row can be resumed
         raise SystemExit(stopped.exit_code) from None

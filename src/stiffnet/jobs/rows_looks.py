@@ -16,9 +16,11 @@ from stiffnet.jobs.row_run import Work
 from stiffnet.network.attention_text import NONE
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.open import open_model
+from stiffnet.observe.gradcam import gradcam as explain
 from stiffnet.observe.growth import growth as follow
 from stiffnet.observe.measure import measure as look
 from stiffnet.observe.stripes import stripes as look_at_attention
+from stiffnet.report.text import finite
 from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.results.study import Values
 from stiffnet.train.freeze import freeze_attention
@@ -26,12 +28,13 @@ from stiffnet.train.run_folder import RunFolder
 from stiffnet.trajectory.wrappers import plain_run
 
 FEW = 0.10  # share of steps that the StepNet paper calls few
+DIGITS = 4  # of a share of at most 10,000 images
 
 
 def measure(work: Work) -> Values:
     """Measure how stiff the trained network is on test images."""
     loaded, _, test = trained(work)
-    report = looked(loaded.model, loaded, test, work)
+    report = looked(loaded, test, work)
     report.save(work.folder / "report.json")
     frame, view = report.to_frame(), report.view()
     seen = view.proportion[view.proportion > 0]
@@ -48,6 +51,26 @@ def measure(work: Work) -> Values:
         "nsi": frame["nsi_mean"].tolist(),
         "steps": frame["step"].tolist(),
         "counted": frame["counted"].tolist(),
+    }
+
+
+def surface(work: Work) -> Values:
+    """Count δ of the trained network on a grid of thresholds that all rows of a study share.
+
+    Settings: ``m1`` and ``m2``, where the thresholds end, and ``points`` along each of them.
+    """
+    loaded, _, test = trained(work)
+    report = looked(loaded, test, work)
+    m1, m2 = (np.linspace(0, work.settings[end], work.settings["points"]) for end in ("m1", "m2"))
+    delta = report.delta(m1, m2).value
+    return {
+        "tns": report.tns,
+        "tns_se": report.tns_se,
+        "accuracy": percent_right(report),
+        "twice_the_mean": 100 * float(report.delta([1.0], [0.0]).value[0, 0]),
+        "m1": m1.tolist(),
+        "m2": m2.tolist(),
+        "delta": delta.round(DIGITS).tolist(),
     }
 
 
@@ -116,6 +139,31 @@ def growth(work: Work) -> Values:
     }
 
 
+def gradcam(work: Work) -> Values:
+    """Average the Grad-CAM of the trained network over test images, for the predicted classes."""
+    loaded, _, test = trained(work)
+    batches = test.batches(loaded.preparation, batch_size=32, limit=work.settings["limit"])
+    facts = {"model": loaded.name, "data": test.name, "command": work.command}
+    report = explain(
+        loaded.model, batches, seed=work.settings["seed"], classes=test.classes, facts=facts
+    )
+    report.save(work.folder / "gradcam.json")
+    shares = {
+        "centre": report.images.mass("centre"),
+        "noise_centre": report.noise.mass("centre"),
+        "above_noise": report.above_noise,
+        "followed": report.followed,
+    }
+    return {
+        **{name: finite(100 * share.value) for name, share in shares.items()},
+        "x": finite(report.images.mass("x").value),
+        "y": finite(report.images.mass("y").value),
+        "map": [[finite(value) for value in line] for line in report.images.mean.tolist()],
+        "zero_maps": report.images.zero,
+        "images": report.samples,
+    }
+
+
 def trained(
     work: Work,
 ) -> tuple[LoadedModel, ImageSet | ImageFolder, ImageSet | ImageFolder]:
@@ -143,12 +191,10 @@ def accuracy_of(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> f
     return 100 * (right / seen)
 
 
-def looked(
-    model: nn.Module, loaded: LoadedModel, test: ImageSet | ImageFolder, work: Work
-) -> StiffnessReport:
+def looked(loaded: LoadedModel, test: ImageSet | ImageFolder, work: Work) -> StiffnessReport:
     """Measure a network on the test images of its row."""
     batches = test.batches(loaded.preparation, batch_size=120, limit=work.settings.get("limit"))
     attention, seed = work.needs[0].values["attention"], work.settings["seed"]
     named = loaded.name if attention == NONE else f"{loaded.name} with {attention}"
     facts = {"model": f"{named}, seed {seed}", "data": test.name, "command": work.command}
-    return look(model, batches, classes=test.classes, facts=facts)
+    return look(loaded.model, batches, classes=test.classes, facts=facts)

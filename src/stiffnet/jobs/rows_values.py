@@ -17,7 +17,7 @@ def values(work: Work) -> Values:
     over images, step by step, and over the steps, image by image.
     """
     loaded, _, test = trained(work)
-    report = looked(loaded.model, loaded, test, work)
+    report = looked(loaded, test, work)
     batches = test.batches(loaded.preparation, batch_size=120, limit=work.settings["limit"])
     sizes = step_sizes(loaded.model, batches)
     first = next((report.steps[i].stage for i in report.counted), None)

@@ -218,11 +218,7 @@ def _computed(
     watcher: Watcher,
 ) -> dict[str, StudyRow]:
     """Compute what is not there yet; what failed before is tried again."""
-    rows: dict[str, StudyRow] = {}
-    for address in plan.rows:
-        known = store.finished(address)
-        if known is not None:
-            rows[address] = known
+    rows = {each: there for each in plan.rows if (there := store.finished(each)) is not None}
     lost = _lost(plan, store, rows)
     for address in lost:
         del rows[address]

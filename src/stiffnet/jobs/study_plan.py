@@ -82,9 +82,7 @@ def _content(path: str) -> str:
         ) from error
 
 
-def planned(
-    study: Study, scale: str, seeds: int, plan: Plan
-) -> list[Wanted]:  # fmt: skip
+def planned(study: Study, scale: str, seeds: int, plan: Plan) -> list[Wanted]:
     """Enter all rows of a study.
 
     Raises:

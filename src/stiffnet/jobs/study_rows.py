@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from stiffnet.jobs import (
-    rows_forms,
-    rows_gradcam,
     rows_looks,
     rows_spectra,
     rows_speed,
     rows_style,
-    rows_surface,
     rows_train,
     rows_values,
 )
@@ -31,14 +28,14 @@ TASKS: dict[str, Task] = {
     "freeze": rows_looks.freeze,
     "stripes": rows_looks.stripes,
     "growth": rows_looks.growth,
-    "gradcam": rows_gradcam.gradcam,
+    "gradcam": rows_looks.gradcam,
     "speed": rows_speed.speed,
     "spectra": rows_spectra.spectra,
     "counts": rows_spectra.counts,
-    "surface": rows_surface.surface,
+    "surface": rows_looks.surface,
     "values": rows_values.values,
-    "forms": rows_forms.forms,
-    "form": rows_forms.form,
+    "forms": rows_speed.forms,
+    "form": rows_speed.form,
 }
 
 

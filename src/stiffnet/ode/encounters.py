@@ -60,9 +60,8 @@ def count(
     flock = _Flock(starts, levels, bins, duration / bins, rtol)
     while flock.moving.size:
         flock.advance()
-    before, after = starts, flock.ends
-    energy = threebody.energy(before)
-    momenta = threebody.angular_momentum(before), threebody.angular_momentum(after)
+    energy = threebody.energy(starts)
+    momenta = [threebody.angular_momentum(states) for states in (starts, flock.ends)]
     return Encounters(
         seed=seed,
         duration=duration,
@@ -72,7 +71,7 @@ def count(
         closest=flock.closest.min(axis=1),
         time=flock.inside / duration,
         intervals=(flock.closest[:, :, None] < levels).mean(axis=1),
-        energy_error=np.abs(threebody.energy(after) - energy) / np.abs(energy),
+        energy_error=np.abs(threebody.energy(flock.ends) - energy) / np.abs(energy),
         momentum_error=np.abs(momenta[1] - momenta[0]),
     )
 

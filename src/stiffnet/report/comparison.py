@@ -164,12 +164,14 @@ def _told(found: Difference | None, write: Writer) -> tuple[str, str, str]:
 
 def _steps(comparison: Comparison, end: str) -> list[Section]:
     """Return the charts of steps, where some correspond."""
-    pairs = [pair for pair in comparison.pairs if pair.matched]
-    if not pairs:
+    first, *others = comparison.networks
+    both = zip(comparison.pairs, others, strict=True)
+    matched = [(pair, other) for pair, other in both if pair.matched]
+    if not matched:
         return []
-    matched = [comparison.networks[0], *_others(comparison, pairs)]
+    drawn = steps_figure([first, *(other for _, other in matched)])
     blocks: list[Block] = [
-        Plot(f"means{end}", steps_figure(matched), "Mean NSI by step", "Mean NSI", switch=True),
+        Plot(f"means{end}", drawn, "Mean NSI by step", "Mean NSI", switch=True),
         *(
             Plot(
                 f"differences{end}-{i}",
@@ -177,7 +179,7 @@ def _steps(comparison: Comparison, end: str) -> list[Section]:
                 "Difference of NSI by step",
                 f"{_name(pair.second)} minus {_name(pair.first)}",
             )
-            for i, pair in enumerate(pairs)
+            for i, (pair, _) in enumerate(matched)
         ),
     ]
     text = (
@@ -186,12 +188,6 @@ def _steps(comparison: Comparison, end: str) -> list[Section]:
         "significantly after Holm's correction for the number of steps; hollow ones do not."
     )
     return [Section(f"steps{end}", "Which steps differ", "Steps", text, blocks)]
-
-
-def _others(comparison: Comparison, pairs: Sequence[Pair]) -> list[Network]:
-    """Return the second networks of some pairs."""
-    wanted = [any(pair is each for each in pairs) for pair in comparison.pairs]
-    return [n for n, chosen in zip(comparison.networks[1:], wanted, strict=True) if chosen]
 
 
 def _stages(comparison: Comparison, end: str) -> Section:

@@ -42,9 +42,9 @@ from stiffnet.report.text import (
     clean,
     cleaned,
     count,
-    finite,
     fixed,
     images,
+    magnitude,
     number,
     tenths,
     with_error,
@@ -83,12 +83,11 @@ def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
     plain, constant = report.networks[0], report.networks[-1]
     gated, folded = report.form(constant.name), report.forms[len(report.networks)]
     before, after = number(plain.before.tns), number(plain.after.tns)
-    error = finite(folded.scaled_error)
     return [
         ("Stiffness (TNS)", after, f"{say.name_of(plain)}, trained; {before} before"),
         (f"Speed with {say.name_of(gated)}", f"{fixed(gated.ratio, 2)} ×", "the plain network's"),
         ("Speed when folded", f"{fixed(folded.ratio, 2)} ×", "the plain network's"),
-        ("Outputs differ by", "–" if error is None else f"{error:.0e}", "of the largest, folded"),
+        ("Outputs differ by", magnitude(folded.scaled_error), "of the largest, folded"),
     ]
 
 

@@ -15,6 +15,7 @@ from stiffnet.report.text import (
     finite,
     fixed,
     images,
+    magnitude,
     number,
     percent,
     strong,
@@ -46,7 +47,8 @@ def answer(report: DemoReport) -> list[str]:
     return [
         _trained(report),
         f"{_beside(gated)} Folded into the weights, {name_of(constant)} {_speed(folded)}, and its "
-        f"outputs differ from those before by {strong(_error(folded))} of the largest.",
+        f"outputs differ from those before by {strong(magnitude(folded.scaled_error))} of the "
+        "largest.",
     ]
 
 
@@ -109,20 +111,14 @@ def change(network: DemoNetwork) -> str:
 
 def _speed(form: TimedForm) -> str:
     """Say how fast a form is beside the plain network, if its timed passes can tell."""
-    ratio, interval = form.ratio, form.interval
-    if interval is None:
-        few = "from too few passes for an interval"
-        return f"runs at {strong(f'{fixed(ratio, 2)} times')} the plain network's speed, {few}"
-    within = f"95 % interval {fixed(interval[0], 2)} to {fixed(interval[1], 2)}"
+    times = strong(f"{fixed(form.ratio, 2)} times")
+    at = f"runs at {times} the plain network's speed"
+    if form.interval is None:
+        return f"{at}, from too few passes for an interval"
+    within = "95 % interval {} to {}".format(*(fixed(end, 2) for end in form.interval))
     if not _apart(form):
-        told = f"{strong(f'{fixed(ratio, 2)} times')} it, {within}"
-        return f"cannot be told from the plain network in speed ({told})"
-    return f"runs at {strong(f'{fixed(ratio, 2)} times')} the plain network's speed ({within})"
-
-
-def _error(folded: TimedForm) -> str:
-    error = finite(folded.scaled_error)
-    return MISSING if error is None else f"{error:.0e}"
+        return f"cannot be told from the plain network in speed ({times} it, {within})"
+    return f"{at} ({within})"
 
 
 def one_seed(report: DemoReport) -> str:
@@ -229,9 +225,10 @@ def _related(nsi: Any, sizes: Sequence[float | None]) -> str:
     """Say whether step sizes go with NSI over the steps."""
     kept = [i for i, size in enumerate(sizes) if size is not None and np.isfinite(nsi[i])]
     values, targets = nsi[kept], np.array([sizes[i] for i in kept], dtype=float)
-    table = relate({"NSI": values}, {"step size": targets}) if len(kept) > 2 else None
-    rank = None if table is None else finite(table["spearman"].iloc[0])
-    chance = None if table is None else finite(table["spearman_p"].iloc[0])
+    if len(kept) < 3:
+        return ""
+    table = relate({"NSI": values}, {"step size": targets})
+    rank, chance = (finite(table[name].iloc[0]) for name in ("spearman", "spearman_p"))
     if rank is None or chance is None:
         return ""
     told = f"rank correlation {fixed(rank, 2)} over {count(len(kept))} steps, p {p_value(chance)}"

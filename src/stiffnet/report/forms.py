@@ -11,6 +11,7 @@ from stiffnet.report.text import (
     count,
     finite,
     images,
+    magnitude,
     number,
     percent,
     strong,
@@ -48,7 +49,7 @@ def forms_table(shown: Forms) -> Table:
         ("Parameters", [count(form.parameters) for form in forms]),
         ("MACs an image", [count(form.macs) for form in forms]),
         ("Images/s", [count(form.rate) for form in forms]),
-        ("Scaled error", [_error(form.scaled_error) for form in forms]),
+        ("Scaled error", [magnitude(form.scaled_error) for form in forms]),
     )
     heads = ["", *(clean(form.name, longest=40) for form in forms)]
     return sheet("The network in its forms", heads, [(name, *texts) for name, texts in rows])
@@ -78,14 +79,9 @@ is as accurate; outputs differ by 3e-07 of the largest.'
         said += " and is as accurate"
     else:
         said += f" and {right}{tenths(first.accuracy)}"
-    return f"{said}; outputs differ by {_error(second.scaled_error)} of the largest."
+    return f"{said}; outputs differ by {magnitude(second.scaled_error)} of the largest."
 
 
 def _times(form: Form, first: Form) -> str:
     known = finite(form.rate) and finite(first.rate)
     return number(form.rate / first.rate, 3) if known else MISSING  # type: ignore[operator]
-
-
-def _error(value: float | None) -> str:
-    known = finite(value)
-    return MISSING if known is None else f"{known:.0e}"

@@ -2,7 +2,7 @@
 
 import math
 
-from stiffnet.report.text import clean, count, fixed, images, percent, strong
+from stiffnet.report.text import clean, count, images, percent, plus_minus, strong
 from stiffnet.results.gradcam import UNIFORM, Estimate, GradcamReport
 
 _NAMES = {"images": "images", "shifted": "shifted images", "noise": "noise images"}
@@ -14,12 +14,12 @@ def in_percent(found: Estimate) -> str:
     >>> in_percent(Estimate(0.3124, 0.0051, 500)), in_percent(Estimate(0.3, math.nan, 1))
     ('31.2 ± 0.5 %', '30.0 %')
     """
-    return f"{_numbers(100 * found.value, 100 * found.error, 1)} %"
+    return f"{plus_minus(100 * found.value, 100 * found.error, 1)} %"
 
 
 def in_sides(found: Estimate) -> str:
     """Write a distance in sides of the image with its standard error."""
-    return _numbers(found.value, found.error, 3)
+    return plus_minus(found.value, found.error, 3)
 
 
 def headline(report: GradcamReport) -> str:
@@ -142,10 +142,10 @@ def _extremes(report: GradcamReport) -> list[str]:
     ranked = classes.sort_values("centre", kind="stable")
     least, most = ranked.iloc[0], ranked.iloc[-1]
     names = [clean(each["of"], longest=60) for each in (most, least)]
-    shares = [_numbers(100 * each["centre"], 100 * each["centre_se"], 1) for each in (most, least)]
+    shares = [in_percent(Estimate(e["centre"], e["centre_se"], e["images"])) for e in (most, least)]
     return [
-        f"By class, the centre has most for {strong(names[0])} ({shares[0]} %) and least for "
-        f"{strong(names[1])} ({shares[1]} %)."
+        f"By class, the centre has most for {strong(names[0])} ({shares[0]}) and least for "
+        f"{strong(names[1])} ({shares[1]})."
     ]
 
 
@@ -155,9 +155,3 @@ def _layer(report: GradcamReport) -> str:
 
 def _target(report: GradcamReport) -> str:
     return "for the label" if report.target == "label" else "for the predicted class"
-
-
-def _numbers(value: float, error: float, decimals: int) -> str:
-    if not math.isfinite(error):
-        return fixed(value, decimals)
-    return f"{fixed(value, decimals)} ± {fixed(error, decimals)}"

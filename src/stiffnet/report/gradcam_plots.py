@@ -68,15 +68,13 @@ def map_figure(
     )  # fmt: skip
     x, y = (finite(each) for each in middle)
     if x is not None and y is not None:
+        edge = {"width": 2.5, "color": LIGHT["series1"]}
         figure.add_scatter(
             x=[0.5 + x],
             y=[0.5 + y],
             mode="markers",
-            marker={"symbol": "cross-thin", "size": 12, "line": {"width": 2.5, "color": _INK}},
+            marker={"symbol": "cross-thin", "size": 12, "line": edge},
             hovertemplate="centre of mass<extra></extra>",
             showlegend=False,
         )
     return figure
-
-
-_INK = LIGHT["series1"]

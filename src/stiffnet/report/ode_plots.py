@@ -186,13 +186,13 @@ def begun(record: ode.AdaptiveSteps) -> Any:
     return record.times >= first + (last - first) / BEGUN
 
 
-def thinned(many: int) -> Any:
-    """Return up to `POINTS` positions of `many`, evenly spread, with both ends.
+def thinned(many: int, most: int = POINTS) -> Any:
+    """Return up to `most` positions of `many`, evenly spread, with both ends.
 
     >>> thinned(4), len(thinned(20_000)), thinned(20_000)[-1]
     (array([0, 1, 2, 3]), 3000, np.int64(19999))
     """
-    return np.linspace(0, many - 1, min(many, POINTS)).round().astype(np.int64)
+    return np.linspace(0, many - 1, min(many, most)).round().astype(np.int64)
 
 
 def _chart(

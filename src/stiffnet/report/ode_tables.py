@@ -8,6 +8,7 @@ import numpy as np
 from stiffnet.report import cells
 from stiffnet.report.blocks import Cell, Column, Table
 from stiffnet.report.ode_findings import at_bound, effects, rank_of, span
+from stiffnet.report.ode_plots import thinned
 from stiffnet.report.text import MISSING, number, percent, rows, tenths
 from stiffnet.results import ode
 
@@ -17,24 +18,19 @@ _FEW = 8  # rows of a long table that a terminal shows
 def solutions_table(given: Sequence[tuple[ode.OdeSolution, str]]) -> Table:
     """One row a solution."""
     records = [
-        {
-            "problem": solution.problem,
-            "solver": solution.solver,
-            "steps": len(solution.steps),
-            "error": solution.end_error,
-            "si": solution.stiffness_index,
-            "sai": solution.stiffness_aware_index,
-            "rank": rank_of(solution),
-        }
+        vars(solution) | {"steps": len(solution.steps), "rank": rank_of(solution)}
         for solution, _ in given
     ]
     fields = [
         cells.words("Problem", "problem", longest=40),
         cells.words("Solver", "solver", longest=20),
         cells.numbers("Steps", "steps", write=cells.whole),
-        cells.numbers("End error", "error", "largest relative error of a component", write=_short),
-        _span("SI", "si", "largest |Re λ| of the Jacobian, smallest to largest on the way"),
-        _span("SAI", "sai", "‖Δu/Δt‖ / ‖u‖ of a step, smallest to largest on the way"),
+        cells.numbers("End error", "end_error", "largest relative error of a component",
+                      write=_short),
+        _span("SI", "stiffness_index",
+              "largest |Re λ| of the Jacobian, smallest to largest on the way"),
+        _span("SAI", "stiffness_aware_index",
+              "‖Δu/Δt‖ / ‖u‖ of a step, smallest to largest on the way"),
         cells.numbers("Rank corr.", "rank", "Spearman's of SI and SAI; none if SI is constant",
                       places=2),
     ]  # fmt: skip
@@ -59,25 +55,19 @@ def euler_table(comparison: ode.EulerComparison, title: str, *, end: str = "") -
 def steps_table(given: Sequence[tuple[ode.AdaptiveSteps, str]]) -> Table:
     """One row a solution by RKF45."""
     records = [
-        {
-            "problem": record.problem,
-            "steps": len(record.steps),
-            "rejected": record.rejected,
-            "rank": record.correlation,
-            "bound": at_bound(record),
-            "product": record.to_frame()["step_times_si"].median(),
-            "step": record.steps,
-        }
+        vars(record)
+        | {"count": len(record.steps), "bound": at_bound(record)}
+        | {"product": record.to_frame()["step_times_si"].median()}
         for record, _ in given
     ]
     fields = [
         cells.words("Problem", "problem", longest=40),
-        cells.numbers("Steps", "steps", write=cells.whole),
+        cells.numbers("Steps", "count", write=cells.whole),
         cells.numbers("Rejected", "rejected", write=cells.whole),
-        cells.numbers("Rank corr.", "rank", "Spearman's of step and SI", places=2),
+        cells.numbers("Rank corr.", "correlation", "Spearman's of step and SI", places=2),
         cells.numbers("At bound", "bound", "steps within 10 % of the bound", write=percent),
         cells.numbers("h · SI", "product", "median over steps"),
-        _span("Step", "step", "shortest to longest"),
+        _span("Step", "steps", "shortest to longest"),
     ]
     return cells.table("adaptive", "Steps of RKF45", records, fields, opened=True)
 
@@ -93,7 +83,9 @@ def theorem_table(
         cells.numbers(f"Every {check.interval:g}", "observed", write=_short),
         cells.numbers(f"At t = {check.later:g}", "settled", write=_short),
     ]
-    return cells.table(f"theorem2{end}", title, _some(rows(check.to_frame()), few), fields)
+    frame = check.to_frame()
+    shown = frame.iloc[thinned(len(frame), _FEW)] if few else frame
+    return cells.table(f"theorem2{end}", title, rows(shown), fields)
 
 
 def durations_table(given: Sequence[tuple[ode.Encounters, str]]) -> Table:
@@ -152,11 +144,6 @@ def _span(heading: str, key: str, hint: str) -> tuple[Column, Callable[[dict[str
         return Cell(text, None if text == MISSING else float(np.nanmax(row[key])))
 
     return Column(heading, hint=hint), cell
-
-
-def _some(records: list[dict[str, Any]], few: bool) -> list[dict[str, Any]]:
-    chosen = np.linspace(0, len(records) - 1, min(_FEW, len(records))).round().astype(int)
-    return [records[i] for i in chosen] if few else records
 
 
 def _short(value: Any) -> str:

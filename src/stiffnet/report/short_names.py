@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 
 from stiffnet.report.text import clean, clip
 
@@ -36,10 +37,8 @@ def short_names(names: Iterable[object], longest: int) -> list[str]:
 
 def _without(names: Sequence[str]) -> Callable[[str], str]:
     """Leave out the parts of a path with which all names begin, but never the last part."""
-    paths = [name.split(".")[:-1] for name in names]
-    shared = 0
-    while all(len(path) > shared for path in paths) and len({path[shared] for path in paths}) == 1:
-        shared += 1
+    paths = zip(*(name.split(".")[:-1] for name in names), strict=False)
+    shared = len(list(takewhile(lambda parts: len(set(parts)) == 1, paths)))
 
     def shorter(name: str) -> str:
         return "…" + ".".join(name.split(".")[shared:]) if shared else name

@@ -59,10 +59,9 @@ def all_counted(views: Sequence[StiffnessView]) -> bool:
     return all(bool(view.steps["counted"].all()) for view in views)
 
 
-def most_counted(view: StiffnessView) -> int:
-    """Return how many counted steps the stage with the most of them has."""
-    counted = view.steps.loc[view.steps["counted"].astype(bool), "stage"]
-    return int(counted.value_counts().max()) if len(counted) else 0
+def _counted_by_stage(view: StiffnessView) -> Any:
+    """Return how many counted steps each stage has that has any."""
+    return view.steps.loc[view.steps["counted"].astype(bool), "stage"].value_counts()
 
 
 def _all_zero(view: StiffnessView) -> bool:
@@ -98,8 +97,7 @@ def headline(view: StiffnessView) -> str:
 
 def basis(view: StiffnessView) -> str:
     """Say on how many steps and stages TNS rests: those of stages with two counted ones or more."""
-    counted = view.steps.loc[view.steps["counted"].astype(bool), "stage"].value_counts()
-    stages, every = int((counted > 1).sum()), len(view.stages)
+    stages, every = int((_counted_by_stage(view) > 1).sum()), len(view.stages)
     of = "stage" if every == 1 else "stages"
     return f"{count(view.tns_steps)} of {count(len(view.steps))} steps, in {stages} of {every} {of}"
 
@@ -221,7 +219,7 @@ def _barely(view: StiffnessView) -> str:
 def _peaks(view: StiffnessView) -> str:
     share = at_thresholds(view, view.delta, 1.0, 0.0)
     part = at_thresholds(view, view.proportion, 1.0, 0.0)
-    if share is None or part is None or most_counted(view) < 3:
+    if share is None or part is None or not (_counted_by_stage(view) > 2).any():
         return ""  # of two steps none can be above twice their mean
     kept = view.noun if view.kept == view.samples else f"{count(view.kept)} kept {view.noun}"
     said = f"{strong(percent(share))} of the {kept} have a counted step of at least twice the mean "

@@ -85,9 +85,7 @@ def findings(report: StripeReport) -> list[str]:
     if report.growth is not None:
         end = rows(report.growth.to_frame())[-1]
         broken = bool((report.growth.nearest > 1).any())
-        verdict = (
-            "the bound was broken" if broken else f"the bound held for every {report.noun[:-1]}"
-        )
+        verdict = "the bound was broken" if broken else f"the bound held for every {one}"
         times = strong(f"{number(end['growth'])} times")
         found.append(
             f"A small perturbation of the first state is {times} as large after the last step; "

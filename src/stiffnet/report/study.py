@@ -11,10 +11,10 @@ from rich.text import Text
 from stiffnet.report import blocks, cells
 from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
 from stiffnet.report.study_gallery import gallery
-from stiffnet.report.study_maps import map_figures
 from stiffnet.report.study_plots import (
     curves_figure,
     differences_figure,
+    map_figures,
     points_figure,
     surface_figures,
 )
@@ -27,6 +27,7 @@ from stiffnet.report.text import (
     finite,
     fixed,
     number,
+    plus_minus,
     rows as frame_rows,
     strong,
     told_apart,
@@ -65,6 +66,7 @@ def parts(given: Given) -> list[blocks.Part]:
     scales = [clean(report.scale, longest=40) for report in reports]
     titles = [clean(title or report.name, longest=120) for report, title in given]
     names = told_apart(titles, scales)
+    named = list(zip(reports, names, strict=True))
     lead: list[blocks.Block] = [blocks.Words(answer(reports), "lede")]
     if all(report.scale == "demo" for report in reports):
         lead.append(blocks.Words(ONLY_DEMO, "note"))
@@ -76,14 +78,11 @@ def parts(given: Given) -> list[blocks.Part]:
             lead=lead,
             sections=[
                 _section(report, name, _place(i), linked=len(reports) <= LINKED)
-                for i, (report, name) in enumerate(zip(reports, names, strict=True))
+                for i, (report, name) in enumerate(named)
             ],
-            tables=[(name, _tables(report)) for report, name in zip(reports, names, strict=True)],
+            tables=[(name, _tables(report)) for report, name in named],
             reading=["study"],
-            facts=[
-                (name, blocks.Facts(cleaned(report.facts)))
-                for report, name in zip(reports, names, strict=True)
-            ],
+            facts=[(name, blocks.Facts(cleaned(report.facts))) for report, name in named],
         )
     ]
 
@@ -133,13 +132,7 @@ def verdict(report: StudyReport) -> str:
 
 def _answers(reports: Sequence[StudyReport], names: Sequence[str]) -> blocks.Table:
     records = [
-        {
-            "study": name,
-            "place": _place(i),
-            "claim": report.claim,
-            "verdict": report.verdict,
-            "scale": report.scale,
-        }
+        vars(report) | {"study": name, "place": _place(i)}
         for i, (report, name) in enumerate(zip(reports, names, strict=True))
     ]
     fields = [
@@ -248,29 +241,16 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
         heads.append("published")
     lines = []
     for row in rows.to_dict("records"):
-        name, measured = clean(row["row"], longest=60), _spread(row["mean"], row["std"])
+        name, measured = clean(row["row"], longest=60), plus_minus(row["mean"], row["std"], 2)
         printed = [fixed(row["published"], 2)] if known else []
         lines.append([name, measured, count(row["seeds"]), *printed])
     return cells.sheet(f"Measured and published, {clean(group)}", heads, lines)
 
 
-def _spread(mean: Any, deviation: Any) -> str:
-    spread = finite(deviation)
-    return fixed(mean, 2) + ("" if spread is None else f" ± {fixed(spread, 2)}")
-
-
 def _comparisons(report: StudyReport) -> blocks.Table:
     records = [
-        {
-            "sentence": made.sentence,
-            "group": made.group,
-            "verdict": made.verdict,
-            "estimate": made.estimate,
-            "interval": _interval(made),
-            "published": made.published,
-            "p": made.p,
-            "why": made.why if made.low is None else made.remark,
-        }
+        vars(made)
+        | {"interval": _interval(made), "why": made.why if made.low is None else made.remark}
         for made in report.comparisons
     ]
     every = {
@@ -294,16 +274,13 @@ def _comparisons(report: StudyReport) -> blocks.Table:
 
 
 def _failures(report: StudyReport) -> blocks.Table:
-    records = [
-        {"row": line.row, "seed": line.seed, "group": line.group, "error": line.error}
-        for line in report.failed
-    ]
     fields = [
         cells.words("Row", "row"),
         cells.numbers("Seed", "seed", write=cells.whole),
         cells.words("Setting", "group"),
         cells.words("Why it failed", "error", write=cells.remark),
     ]
+    records = map(vars, report.failed)
     return cells.table("left", "Rows that failed", records, fields, opened=True)
 
 

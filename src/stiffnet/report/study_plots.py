@@ -1,16 +1,19 @@
-"""The figures of studies: differences with their intervals, curves along steps, points."""
+"""The figures of studies: differences with their intervals, curves, points, surfaces, maps."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from stiffnet.report.canvas import canvas
+from stiffnet.report.gradcam_plots import colour_range, map_figure
 from stiffnet.report.step_axis import step_layout
 from stiffnet.report.surfaces import seen_extent, surface_figure
-from stiffnet.report.text import finite, plot_text
+from stiffnet.report.text import clean, finite, plot_text
 from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.study import Comparison, Line, StudyReport
+from stiffnet.stiffness.given import Floats
 
 _ROW = 34  # pixels of one comparison
 _UNIT = 24  # characters that fit below an axis
@@ -129,6 +132,40 @@ def surface_figures(report: StudyReport) -> list[tuple[str, go.Figure]]:
         (plot_text(name, longest=80), surface_figure(m1, m2, mean, 1.0, "of images", extent))
         for name, m1, m2, mean in found
     ]
+
+
+def map_figures(report: StudyReport) -> list[tuple[str, go.Figure]]:
+    """Return the mean map of each row over its seeds, in one scale; what is no map is left out."""
+    about = report.picture
+    assert about is not None
+    found: dict[tuple[str, str], list[Floats]] = {}
+    for line in report.lines:
+        read = _as_map(line.values.get(about["y"]))
+        if read is not None:
+            found.setdefault((line.group, line.row), []).append(read)
+    alike = {key: maps for key, maps in found.items() if len({each.shape for each in maps}) == 1}
+    means = {key: np.mean(maps, axis=0) for key, maps in alike.items()}
+    ends = colour_range(list(means.values()))
+    several = len({group for group, _ in means}) > 1
+    nowhere = (np.nan, np.nan)  # the centre of mass is in no column
+    return [
+        (
+            clean(f"{row}, {group}" if several else row, longest=80),
+            map_figure(mean, nowhere, ends),
+        )
+        for (group, row), mean in means.items()
+    ]
+
+
+def _as_map(value: Any) -> Floats | None:
+    """Return rows of numbers as an array; nothing where they are something else."""
+    if not isinstance(value, list | tuple) or not all(isinstance(v, list | tuple) for v in value):
+        return None
+    numbers = [[finite(each) for each in line] for line in value]
+    if len({len(line) for line in numbers}) != 1 or any(None in line for line in numbers):
+        return None
+    found: Floats = np.array(numbers, dtype=np.float64)
+    return found if found.size and found.any() else None
 
 
 def _rows(report: StudyReport) -> list[tuple[str, list[Line]]]:

@@ -180,6 +180,22 @@ def with_error(value: Any, error: Any) -> str:
     return f"{centre:,.{decimals}f} ± {spread:,.{decimals}f}".replace("-", "−")
 
 
+def plus_minus(value: Any, error: Any, decimals: int) -> str:
+    """Write ``value ± error`` with a column's decimals; the value alone where there is no error.
+
+    >>> plus_minus(31.24, 0.51, 1), plus_minus(-30, None, 1)
+    ('31.2 ± 0.5', '−30.0')
+    """
+    spread = "" if finite(error) is None else f" ± {fixed(error, decimals)}"
+    return fixed(value, decimals) + spread
+
+
+def magnitude(value: Any) -> str:
+    """Write a small number by its first digit and its power of ten."""
+    known = finite(value)
+    return MISSING if known is None else f"{known:.0e}"
+
+
 def shape(value: Any) -> str:
     """Write a state's shape as ``16 × 32 × 32``.
 

@@ -55,9 +55,6 @@ def parts(given: Given) -> list[blocks.Part]:
     section = blocks.Section(
         "training", "How they were trained", "Training", text, [blocks.Box("pair", plots)]
     )
-    facts = [
-        (title, blocks.Facts(cleaned(log.facts))) for log, title in zip(logs, titles, strict=True)
-    ]
     lead = [] if len(logs) > 1 else [blocks.Words(sentence(logs[0]), "lede")]
     return [
         blocks.Part(
@@ -65,7 +62,7 @@ def parts(given: Given) -> list[blocks.Part]:
             articles=[(titles[0], lead)] if lead else [],
             sections=[section],
             tables=[("training", [_table(logs, titles)])],
-            facts=facts[:_DRAWN],
+            facts=[(title, blocks.Facts(cleaned(log.facts))) for log, title in drawn],
         )
     ]
 

@@ -9,7 +9,6 @@ import pandas as pd
 from scipy.stats import binom
 
 from stiffnet.results.comparison import Comparison
-from stiffnet.results.fields import record_of
 from stiffnet.results.fold import FoldReport, Form
 from stiffnet.results.ode import EulerComparison
 from stiffnet.results.record import Record
@@ -124,30 +123,9 @@ class DemoReport(Record):
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Make one of what `to_row` gave."""
-        networks = tuple(
-            DemoNetwork(
-                name=str(each["name"]),
-                attention=str(each["attention"]),
-                before=StiffnessReport.from_row(each["before"]),
-                after=StiffnessReport.from_row(each["after"]),
-                log=TrainingLog.from_row(each["log"]),
-            )
+        networks = [
+            {**each, **{when: StiffnessReport.from_row(each[when]) for when in ("before", "after")}}
             for each in row["networks"]
-        )
-        parts: dict[str, Any] = {name: kind.from_row(row[name]) for name, kind in _PARTS.items()}
-        return cls(
-            networks=networks,
-            forms=tuple(record_of(each, TimedForm) for each in row["forms"]),
-            batch=int(row["batch"]),
-            facts=dict(row["facts"]),
-            **parts,
-        )
-
-
-_PARTS: dict[str, type[Record]] = {
-    "comparison": Comparison,
-    "spectrum": SpectrumReport,
-    "fold": FoldReport,
-    "euler": EulerComparison,
-}
-"""Results of other kinds that a demo holds."""
+        ]
+        spectrum = SpectrumReport.from_row(row["spectrum"])
+        return super().from_row({**row, "networks": networks, "spectrum": spectrum})

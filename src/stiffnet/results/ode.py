@@ -32,10 +32,6 @@ class OdeRecord(Record):
         """What it is about."""
         return self.TITLE.format(self)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Its numbers, as a table."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class OdeRecords:
@@ -227,17 +223,15 @@ class Encounters(OdeRecord):
     def to_frame(self) -> pd.DataFrame:
         """One row a threshold: shares of runs, of time and of intervals, with standard errors."""
         runs = self.runs
-        count = len(self.closest)
-        unknown = np.full_like(runs, np.nan)  # one run has no spread
         return pd.DataFrame(
             {
                 "threshold": self.thresholds,
                 "runs": runs,
-                "runs_se": np.sqrt(runs * (1 - runs) / count),
+                "runs_se": np.sqrt(runs * (1 - runs) / len(self.closest)),
                 "time": self.time.mean(axis=0),
-                "time_se": _standard_error(self.time) if count > 1 else unknown,
+                "time_se": pd.DataFrame(self.time).sem(),  # NaN for one run
                 "intervals": self.intervals.mean(axis=0),
-                "intervals_se": _standard_error(self.intervals) if count > 1 else unknown,
+                "intervals_se": pd.DataFrame(self.intervals).sem(),
             }
         )
 
@@ -255,8 +249,3 @@ def share_at(encounters: Encounters, column: str, threshold: float) -> float:
     """Return a column of the frame at a threshold between its first and its last."""
     frame = encounters.to_frame().sort_values("threshold")
     return float(np.interp(threshold, frame["threshold"], frame[column]))
-
-
-def _standard_error(values: Floats) -> Floats:
-    spread: Floats = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    return spread

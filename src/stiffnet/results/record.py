@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self
 
 from rich.console import RenderableType
 
-from stiffnet.files import atomic_write
+from stiffnet.errors import CorruptFileError
+from stiffnet.files import atomic_write, read_file
 from stiffnet.results.fields import record_of, row_of
-from stiffnet.sealed import sealed, unsealed
+from stiffnet.sealed import RESULT
 
 
 class Record:
@@ -69,7 +70,7 @@ class Record:
         Arrays are base64 of little-endian numbers, so that the text stays small and nothing is
         rounded. There is no NaN outside them, and a checksum guards the rest.
         """
-        return sealed({"format": f"stiffnet {self.KIND}, version 1", **self.to_row()})
+        return RESULT.text({"format": f"stiffnet {self.KIND}, version 1", **self.to_row()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -79,8 +80,11 @@ class Record:
             StorageError: If the file cannot be read.
             CorruptFileError: If it is no report of ours, or damaged.
         """
-        damaged = (
-            f"is no {cls.KIND} of ours, or it is damaged. {cls.AGAIN}, or name a file that "
-            f"`{cls.__name__}.save` wrote."
-        )
-        return unsealed(path, cls.from_row, form=f"stiffnet {cls.KIND}, version 1", damaged=damaged)
+        raw = read_file(path, "Name a report that `save` wrote.")
+        try:
+            return cls.from_row(RESULT.opened(raw, f"stiffnet {cls.KIND}, version 1"))
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise CorruptFileError(
+                f"{path} is no {cls.KIND} of ours, or it is damaged. {cls.AGAIN}, or name a file "
+                f"that `{cls.__name__}.save` wrote."
+            ) from error

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from stiffnet.errors import StepError
-from stiffnet.results.fields import record_of, row_of
+from stiffnet.results.fields import row_of
 from stiffnet.results.ranking import stiffest
 from stiffnet.results.record import Record
 from stiffnet.results.stored import read_step, read_summary, step_row, summary_row
@@ -259,19 +259,11 @@ class StiffnessReport(Record):
         }
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "StiffnessReport":
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Make one of what `to_row` gave, in this version or an earlier one."""
-        steps = tuple(read_step(each) for each in row["steps"])
-        return cls(
-            steps=steps,
-            summary=read_summary(row["summary"], steps),
-            kept=record_of(row["kept"], Samples),
-            accuracy=row["accuracy"],
-            top5=row.get("top5"),
-            classes=tuple(row["classes"]),
-            facts=row["facts"],
-            notes=tuple(row.get("notes", ())),
-        )
+        steps = [read_step(each) for each in row["steps"]]
+        summary = read_summary(row["summary"], steps)
+        return super().from_row({**row, "steps": steps, "summary": summary})
 
     @property
     def counted(self) -> list[int]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from stiffnet.results.fields import record_of
 from stiffnet.stiffness.summary import StiffnessSummary
-from stiffnet.trajectory.step import Site, Step
+from stiffnet.trajectory.step import Step
 
 _SITES = ("state_at", "increment_at", "rate_at")
 
@@ -38,15 +39,8 @@ def step_row(step: Step) -> dict[str, Any]:
 
 def read_step(row: dict[str, Any]) -> Step:
     """Make a step of what `step_row` gave."""
-    sites = {}
-    for name in _SITES:
-        fields = dict(row[name])
-        fields["entries"] = fields.pop("fold")
-        tokens = fields.pop("tokens", None)
-        fields["tokens"] = None if tokens is None else tuple(tokens)
-        sites[name] = Site(**fields)
-    lists = {k: tuple(row[k]) for k in ("shape", "branch", "gates")}
-    return Step(**{**row, **sites, **lists})
+    sites = {name: {**row[name], "entries": row[name]["fold"]} for name in _SITES}
+    return record_of({**row, **sites}, Step)
 
 
 def _since_then(row: dict[str, Any], steps: Sequence[Step]) -> dict[str, Any]:

@@ -109,4 +109,4 @@ class StripeReport(Record):
             for each in row["modules"]
         ]
         drift = row["drift"] and Drift.from_row(row["drift"])
-        return replace(super().from_row({**row, "modules": modules, "drift": None}), drift=drift)
+        return super().from_row({**row, "modules": modules, "drift": drift})

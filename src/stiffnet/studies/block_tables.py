@@ -7,6 +7,7 @@ branch (which is the right-hand side of the differential equation).
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from stiffnet.studies.scales import look, scales, train
 from stiffnet.studies.study import (
@@ -74,7 +75,7 @@ UNSQUARE = (
 
 
 def correlations(
-    name: str, network: str, *, claim: str, notes: tuple[str, ...], only_last: bool = False
+    name: str, network: str, *, notes: tuple[str, ...], only_last: bool = False
 ) -> Study:
     """Make a study of how S and P of every block go with accuracy and loss over images."""
     last, table = f"block {BLOCKS[network]}", _table(name)
@@ -89,13 +90,12 @@ def correlations(
                 found = Published(table, "corr", keys)
                 columns.append(Column(own, figure, way, sheet, f"{own}_p", found))
         columns.append(Column("slices_images", "images", sheet=sheet))
-    return Study(
-        name=name,
-        locator=_locator(name),
-        claim=claim,
-        rows=dict.fromkeys(rows, SPECTRA[network]),
-        parts={label: label for label in rows},
-        metric="",
+    return _study(
+        name,
+        {label: label for label in rows},
+        SPECTRA[network],
+        claim=f"In {network}, images on which the last block is stiffer are classified less "
+        "accurately and with a larger loss.",
         unit="correlation",
         columns=tuple(columns),
         judges=tuple(judge for way in WAYS for judge in _related(way, last)),
@@ -126,13 +126,11 @@ def depth(
     if doubles:
         said = "P doubled in the last blocks"
         judges += [higher(late, 2.0, f"{way}_P_times", f"{said} ({way})") for way in WAYS]
-    return Study(
-        name=name,
-        locator=_locator(name),
+    return _study(
+        name,
+        {**{label: label for label in rows}, late: "last blocks"},
+        SPECTRA[network],
         claim=claim,
-        rows=dict.fromkeys((*rows, late), SPECTRA[network]),
-        parts={**{label: label for label in rows}, late: "last blocks"},
-        metric="",
         unit="ratio to all blocks",
         columns=figures(name, rows),
         judges=tuple(judges),
@@ -149,13 +147,11 @@ def labels(name: str, network: str, *, claim: str, notes: tuple[str, ...]) -> St
     shares = [
         Column(f"{way}_{figure}_between", figure, way, sheet) for figure in FIGURES for way in WAYS
     ]
-    return Study(
-        name=name,
-        locator=_locator(name),
+    return _study(
+        name,
+        {label: label for label in (*rows, "all labels")},
+        SPECTRA[network],
         claim=claim,
-        rows=dict.fromkeys((*rows, "all labels"), SPECTRA[network]),
-        parts={label: label for label in (*rows, "all labels")},
-        metric="",
         unit="% of the variance",
         columns=(*figures(name, rows), *shares),
         judges=tuple(
@@ -183,14 +179,12 @@ def numbers(name: str, network: str) -> Study:
         Published(_table(name), f"jacobian_{each}", rows) for each in ("elements", "eigenvalues")
     )
     scale = Scale((Group(f"{network}, 32 pixels"),), {})
-    return Study(
-        name=name,
-        locator=_locator(name),
+    return _study(
+        name,
+        {label: label for label in rows},
+        Job("counts", {"model": model, "image_size": 32}),
         claim=f"The Jacobian of every block of {network} has as many entries and eigenvalues as "
         "printed.",
-        rows=dict.fromkeys(rows, Job("counts", {"model": model, "image_size": 32})),
-        parts={label: label for label in rows},
-        metric="",
         unit="counts",
         columns=(
             Column("elements", "entries", "counted", published=entries),
@@ -236,6 +230,13 @@ def block_scales(*networks: str, labels: bool = False) -> dict[str, Scale]:
     return made
 
 
+def _study(name: str, parts: Mapping[str, str], job: Job, **declared: Any) -> Study:
+    """Make the study of a table whose rows are parts of what one job gives."""
+    locator = name.partition("-")[2].replace("table", "Table ")
+    rows = dict.fromkeys(parts, job)
+    return Study(name=name, locator=locator, rows=rows, parts=parts, metric="", **declared)
+
+
 def _related(way: str, last: str) -> list[Judge]:
     judges = []
     for figure, word in (("abs", "|S|"), ("P", "P")):
@@ -268,7 +269,3 @@ def _blocks(network: str) -> dict[str, dict[str, str | float]]:
 
 def _table(name: str) -> str:
     return f"blockstiff_{name.partition('-')[2]}"
-
-
-def _locator(name: str) -> str:
-    return name.partition("-")[2].replace("table", "Table ")

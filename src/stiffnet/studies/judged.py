@@ -167,19 +167,16 @@ def _without(found: Finding, names: Sequence[str]) -> Finding:
 def _ranks(judge: Judge, lines: Sequence[Line]) -> Finding:
     """Rank the rows by both metrics, as far as they have both of them for every seed."""
     seeds = sorted({line.seed for line in lines})
+    rows = list(dict.fromkeys(line.row for line in lines))
     tables = []
     for metric in judge.sides:
-        found = {
-            row: _by_seed(row, str(metric), lines)
-            for row in dict.fromkeys(line.row for line in lines)
-        }
+        found = {row: _by_seed(row, str(metric), lines) for row in rows}
         tables.append({row: each for row, each in found.items() if set(each) == set(seeds)})
     common = [row for row in tables[0] if row in tables[1]]
     x, y = (
         np.array([[table[row][seed] for seed in seeds] for row in common]).reshape(-1, len(seeds))
         for table in tables
     )
-    rows = dict.fromkeys(line.row for line in lines)
     return _without(correlated(x, y, int(judge.margin)), [row for row in rows if row not in common])
 
 

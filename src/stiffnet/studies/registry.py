@@ -18,17 +18,7 @@ from stiffnet.studies import (
     asr_table8,
     asr_table9,
     asr_table13,
-    blocks_table1,
-    blocks_table2,
-    blocks_table3,
-    blocks_table4,
-    blocks_table5,
-    blocks_table6,
-    blocks_table7,
-    blocks_table8,
-    blocks_table9,
-    blocks_table10,
-    blocks_table11,
+    blocks,
     stepnet_figure2,
     stepnet_figure3,
     stepnet_figure6,
@@ -49,11 +39,9 @@ _FILES = (
     stepnet_figure3, stepnet_figure6, stepnet_figure7, stepnet_figure8, stepnet_figure9,
     stepnet_tickets, asr_table1, asr_table2, asr_table3, asr_table4, asr_table5, asr_table6,
     asr_table7, asr_table8, asr_table9, asr_table13, asr_figure2, asr_figure3, asr_figure4,
-    asr_figure5, asr_replacement, asr_growth, blocks_table1, blocks_table2, blocks_table3,
-    blocks_table4, blocks_table5, blocks_table6, blocks_table7, blocks_table8, blocks_table9,
-    blocks_table10, blocks_table11,
+    asr_figure5, asr_replacement, asr_growth,
 )  # fmt: skip
 
-STUDIES: Registry[Study] = Registry(
-    "study", [Entry(file.STUDY.name, file.STUDY, file.STUDY.claim) for file in _FILES]
-)
+_ALL = (*(file.STUDY for file in _FILES), *blocks.STUDIES)
+
+STUDIES: Registry[Study] = Registry("study", [Entry(each.name, each, each.claim) for each in _ALL])

@@ -7,7 +7,6 @@ network. The log beside them is for people, and is rewritten from there.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +93,8 @@ def _fault(path: Path, rows: Sequence[Row]) -> str:
         raise StorageError(
             f"{path} could not be read: {error.strerror}. Move it away; it is written again."
         ) from error
-    for number, (row, there) in enumerate(zip_longest(rows, found), start=1):
-        if row is not None and there is not None and row != there:
+    for number, (row, there) in enumerate(zip(rows, found, strict=False), start=1):
+        if row != there:
             return f"{path}, line {number}, is not what the run wrote."
     return ""
 

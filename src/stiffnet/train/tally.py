@@ -1,5 +1,6 @@
 """Sums of one pass over a data set: float64 and int64, on the device of the network."""
 
+import copy
 from collections.abc import Mapping
 
 import torch
@@ -36,9 +37,7 @@ class Tally:
 
     def over_ranks(self, fabric: Fabric) -> "Tally":
         """Return the sum of all ranks' tallies; each keeps its own."""
-        total = object.__new__(Tally)
-        total._names = self._names
-        total._counts, total._sums = self._counts.clone(), self._sums.clone()
+        total = copy.deepcopy(self)
         if fabric.world_size > 1:
             total._counts = fabric.all_reduce(total._counts, reduce_op="sum")
             total._sums = fabric.all_reduce(total._sums, reduce_op="sum")
