@@ -83,3 +83,11 @@ def test_what_is_no_result_is_refused_by_its_type():
 def test_definitions_of_one_word_are_there_once():
     page = drawn([STRIPES, replace(STRIPES, growth=None)])
     assert page.count("<dt>Score</dt>") == page.count("<dt>Theorem 6.1</dt>") == 1
+
+
+@pytest.mark.parametrize("results", MIXED.values(), ids=list(MIXED))
+def test_the_words_of_every_axis_have_the_same_font(results):
+    figures = Parsed(drawn(results)).data["figures"].values()
+    axes = [figure["layout"].get(name, {}) for figure in figures for name in ("xaxis", "yaxis")]
+    titles = [axis["title"] for axis in axes if axis.get("title", {}).get("text")]
+    assert {title.get("font", {}).get("size") for title in titles} <= {13}

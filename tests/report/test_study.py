@@ -275,8 +275,10 @@ def test_a_value_that_does_not_exist_is_no_seed():
 def test_a_chart_of_differences_shows_zero_and_what_its_colours_mean():
     made = cases.study(better=40.0)
     layout = Parsed(drawn([made])).data["figures"]["study-0-differences"]["layout"]
-    assert layout["xaxis"]["rangemode"] == "tozero"
+    left, right = layout["xaxis"]["range"]
+    assert left < 0 < max(each.high for each in made.comparisons) < right
     assert layout["showlegend"]
+    assert layout["yaxis"]["ticklabelposition"] == "inside top"  # all the width is for intervals
 
 
 def test_marks_and_columns_that_nothing_has_are_not_spoken_of():

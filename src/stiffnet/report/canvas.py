@@ -9,6 +9,7 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto S
 
 def canvas(height: int, *, x: str = "", y: str = "") -> dict[str, Any]:
     """Return the layout of an empty chart in light colours, with titles of its axes if given."""
+    title = {"font": {"size": 13, "color": LIGHT["ink"]}, "standoff": 8}
     axis = {
         "gridcolor": LIGHT["grid"],
         "zeroline": False,
@@ -18,7 +19,6 @@ def canvas(height: int, *, x: str = "", y: str = "") -> dict[str, Any]:
         "ticklen": 4,
         "tickcolor": LIGHT["axis"],
         "tickfont": {"size": 11.5, "color": LIGHT["muted"]},
-        "title": {"font": {"size": 13, "color": LIGHT["ink"]}},
         "automargin": True,
     }
     return {
@@ -28,8 +28,8 @@ def canvas(height: int, *, x: str = "", y: str = "") -> dict[str, Any]:
         "paper_bgcolor": LIGHT["paper"],
         "plot_bgcolor": "rgba(0, 0, 0, 0)",
         "margin": {"l": 8, "r": 12, "t": 62, "b": 8},
-        "xaxis": axis | ({"title": {"text": x, "standoff": 8}} if x else {}),
-        "yaxis": axis | ({"title": {"text": y, "standoff": 8}} if y else {}),
+        "xaxis": axis | {"title": title | {"text": x}},
+        "yaxis": axis | {"title": title | {"text": y}},
         "legend": {
             "orientation": "h",
             "x": 0,

@@ -10,10 +10,10 @@ from stiffnet.report.theme import LIGHT
 
 def heat_layout(height: int, *, x: str, y: str, **axes: Any) -> dict[str, Any]:
     """Return the layout of an empty heat map with the titles of its axes, and options of both."""
-    layout = canvas(height=height)
+    layout = canvas(height=height, x=x, y=y)
     layout["margin"] = {"l": 8, "r": 8, "t": 14, "b": 8}
-    for axis, title in (("xaxis", x), ("yaxis", y)):
-        layout[axis] |= {"title": {"text": title, "standoff": 6}, "showgrid": False, **axes}
+    for axis in ("xaxis", "yaxis"):
+        layout[axis] |= {"showgrid": False, **axes}
     return layout
 
 

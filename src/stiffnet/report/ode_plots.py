@@ -208,13 +208,12 @@ def _chart(
 
     A logarithmic axis of several decades has its ticks at whole ones, and not too many.
     """
-    layout = canvas(height=400)
+    layout = canvas(height=400, x=x_title, y=y_title)
     if time is not None and np.median(time) - time[0] < (time[-1] - time[0]) / 1000:
         x = "log"
-    for axis, title, kind in (("x", x_title, x), ("y", y_title, y)):
+    for axis, kind in (("x", x), ("y", y)):
         own = layout[f"{axis}axis"]
-        words = own["title"] | {"text": title, "standoff": 8}
-        own |= {"title": words, "type": kind, "exponentformat": "power", "nticks": 7}
+        own |= {"type": kind, "exponentformat": "power", "nticks": 7}
         values = [v for trace in traces for v in map(finite, trace[axis]) if v and v > 0]
         covered = math.log10(max(values) / min(values)) if values else 0.0
         if kind == "log" and covered > 1.5:

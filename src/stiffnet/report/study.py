@@ -270,7 +270,7 @@ def _comparisons(report: StudyReport) -> blocks.Table:
     note = "Each by a two-sided test at 5 %; see how to read this, below."
     if report.exact:
         note = "Counts are equal to what is printed or not; one run decides."
-    return cells.table("relations", "Comparisons", records, fields, note=note, opened=True)
+    return cells.table("comparisons", "Comparisons", records, fields, note=note, opened=True)
 
 
 def _failures(report: StudyReport) -> blocks.Table:

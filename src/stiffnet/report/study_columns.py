@@ -43,7 +43,7 @@ def profile_figures(report: StudyReport) -> Iterator[tuple[str, go.Figure]]:
             drawn = _profile(group, rows, own, figure)
             short = [plot_text(row.removeprefix(start), longest=18) for row, _ in rows]
             drawn.update_xaxes(
-                ticktext=short, tickangle=0, title=plot_text(report.picture["x_title"])
+                ticktext=short, tickangle=0, title_text=plot_text(report.picture["x_title"])
             )
             yield clean(name, longest=80), drawn
 

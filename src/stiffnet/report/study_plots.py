@@ -15,7 +15,7 @@ from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.study import Comparison, Line, StudyReport
 from stiffnet.stiffness.given import Floats
 
-_ROW = 34  # pixels of one comparison
+_ROW = 44  # pixels of one comparison, with its words above it
 _UNIT = 24  # characters that fit below an axis
 VERDICTS = {"held": "series2", "refuted": "series1", "undecided": "muted"}
 
@@ -28,10 +28,13 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
         "tickmode": "array",
         "tickvals": list(range(len(made))),
         "ticktext": [plot_text(_short(each), longest=44) for each in made],
-        "range": [len(made) - 0.4, -0.6],
+        "ticklabelposition": "inside top",  # beside, they would leave a phone no room to draw
+        "ticks": "",
+        "showline": False,
+        "range": [len(made) - 0.5, -0.8],
     }
     layout["xaxis"] |= {"zeroline": True, "zerolinecolor": LIGHT["axis"], "zerolinewidth": 1.5}
-    layout["xaxis"]["rangemode"] = "tozero"  # which is what intervals are compared with
+    layout["xaxis"]["range"] = _reach(made)
     layout["showlegend"] = True  # also of one verdict: its colour says which
     layout["margin"] |= {"t": 48}
     layout["legend"] |= {"y": 1.0}
@@ -66,6 +69,14 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
             hovertemplate="%{text}<br>published: %{x:.3~g}<extra></extra>",
         )
     return figure
+
+
+def _reach(made: Sequence[Comparison]) -> list[float]:
+    """Both ends of all numbers and of zero, which intervals are compared with, and some room."""
+    every = [n for each in made for n in (each.estimate, each.low, each.high, each.published)]
+    known = [0.0, *(value for value in map(finite, every) if value is not None)]
+    room = 0.06 * (max(known) - min(known)) or 1.0
+    return [min(known) - room, max(known) + room]
 
 
 def curves_figure(report: StudyReport) -> go.Figure:
