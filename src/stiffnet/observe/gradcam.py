@@ -14,6 +14,7 @@ mean and deviation of each channel of the images, and the evidence for what the 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import DataError, NonFiniteError
-from stiffnet.observe.cam_library import Output, differentiable, grad_cam_of
+from stiffnet.observe.cam_library import differentiable, grad_cam_of
 from stiffnet.observe.channel_moments import Moments
 from stiffnet.observe.feature_layer import feature_layer
 from stiffnet.observe.map_sums import MapSums
@@ -152,7 +153,7 @@ class _Run:
         before = len(self._sums[kind])
         if wanted is not None:
             self._check_outputs(wanted)
-        targets = None if wanted is None else [Output(int(each)) for each in wanted]
+        targets = None if wanted is None else [itemgetter(int(each)) for each in wanted]
         maps = self.cam(images.detach().clone().requires_grad_(), targets)
         logits: Tensor = self.cam.outputs.detach()
         self.cam.outputs = None  # which holds the whole graph
