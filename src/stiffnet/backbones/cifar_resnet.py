@@ -112,7 +112,7 @@ def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
 
-class CifarResNet(Headed):
+class CifarResNet(Headed, nn.Module):
     """Stem, three stages of n blocks, pooling over whatever map is left, one linear layer.
 
     `stem` makes what is used instead of one convolution and its norm, given both widths.
