@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -274,11 +275,7 @@ class _Uncopied:
         self._hook(*given)
 
     def __reduce__(self) -> Any:
-        return _no_hook, ()
-
-
-def _no_hook() -> Any:
-    return _nothing
+        return partial, (_nothing,)
 
 
 def _nothing(*given: Any) -> None:
