@@ -203,8 +203,7 @@ def largest_singular_values(jacobian: Jacobian, count: int = 6) -> Floats:
         values = svds(operator, count, tol=ARNOLDI, return_singular_vectors=False, rng=start)
     except ArpackError:  # as of an identity, where the first vector is all there is
         values = _by_blocks(operator, count, start)
-    found: Floats = np.sort(values)[::-1]
-    return found
+    return np.sort(values)[::-1]
 
 
 def _by_blocks(operator: LinearOperator, count: int, start: np.random.Generator) -> Any:
