@@ -150,13 +150,13 @@ def _attention(reading: Reading, op: Op) -> Layer:
     return _per_channel(reading, op, weight, bias, axis=0, behind=0)
 
 
-PRODUCTS: dict[str, Callable[[Reading, Op], Layer]] = {
+AFFINE: dict[str, Callable[[Reading, Op], Layer]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "linear"), _plain),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
 }
-"""Convolutions and linear layers."""
+"""Convolutions and linear layers: a product with their weight, and a bias."""
 
-LAYERS = PRODUCTS | {
+LAYERS = AFFINE | {
     "batch_norm": partial(_norm, weight_at=3),
     "instance_norm": partial(_norm, weight_at=3),
     "group_norm": partial(_norm, weight_at=2),

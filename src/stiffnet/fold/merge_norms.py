@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stiffnet.batch_norms import MERGEABLE
 from stiffnet.errors import FoldError
-from stiffnet.fold.algebra import PRODUCTS
+from stiffnet.fold.algebra import AFFINE
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
 from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, read
@@ -167,7 +167,7 @@ def _only_way(source: Node, op: Op, reading: Reading) -> Way:
     if len(found) != 1:
         raise Refusal("it normalises a sum or several parts")
     (way,) = found
-    if way.layer.node.op not in PRODUCTS:
+    if way.layer.node.op not in AFFINE:
         raise Refusal(f"it follows {way.layer.name}, which is not a convolution or linear layer")
     if way.one_sided:
         raise Refusal(f"a `{way.one_sided[0]}` is between {way.layer.name} and it")
