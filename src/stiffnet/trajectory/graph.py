@@ -133,8 +133,11 @@ class Frame:
         outer = self.parent.find(tensor) if self.parent else None
         return None if outer is None else self.new("argument", tensor, outer=outer)
 
-    def up_to(self, outer: "Frame") -> list["Frame"]:
-        """This frame and those around it, up to one without it; none if it is not among them."""
+    def up_to(self, outer: "Frame | None") -> list["Frame"]:
+        """This frame and those around it, up to one without it; none if it is not among them.
+
+        Up to none of them, all are.
+        """
         frames: list[Frame] = []
         frame: Frame | None = self
         while frame is not None and frame is not outer:

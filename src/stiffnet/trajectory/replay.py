@@ -60,12 +60,7 @@ class Addresses(Watch):
 
     def around(self, node: Node) -> tuple[Call, ...]:
         """The calls in which a value is handled, from the innermost outwards."""
-        calls = []
-        frame: Frame | None = node.frame
-        while frame is not None:
-            calls.append(self._calls[frame])
-            frame = frame.parent
-        return tuple(calls)
+        return tuple(self._calls[frame] for frame in node.frame.up_to(None))
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Number the calls of every module."""
