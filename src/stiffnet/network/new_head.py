@@ -21,7 +21,7 @@ def head_shapes(name: str, options: Mapping[str, Fact]) -> dict[str, tuple[torch
     That is the head, whatever a network calls it, and its auxiliary heads if it has some. `options`
     are those that `create_model` builds the network with. A CheckpointError if there are none.
     """
-    few, more = (_state(name, {**options, "attention": None, "num_classes": n}) for n in TRIED)
+    few, more = (_built(name, {**options, "attention": None}, number) for number in TRIED)
     shapes = {key: (value.shape, more[key].shape) for key, value in few.items()}
     found = {key: both for key, both in shapes.items() if both[0] != both[1]}
     if not found:
@@ -93,5 +93,6 @@ def with_new_head(source: LoadedModel, num_classes: int, *, seed: int) -> Loaded
     return replace(source, model=model.eval(), classes=(), options=options)
 
 
-def _state(name: str, options: Mapping[str, Fact]) -> dict[str, Tensor]:
-    return create_model(name, **options).state_dict()  # type: ignore[arg-type]
+def _built(name: str, options: Mapping[str, Fact], num_classes: int) -> dict[str, Tensor]:
+    model = create_model(name, **{**options, "num_classes": num_classes})  # type: ignore[arg-type]
+    return model.state_dict()
