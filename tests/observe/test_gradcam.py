@@ -311,6 +311,7 @@ def test_images_may_have_any_proportions_and_precision(size):
         ([(pictures(2), torch.tensor([0, 2]))], {"target": "label", "outputs": [1, 2]}, DataError,
          "Image 1 has label 2, and 2 labels have an output"),
         ([pictures(2), pictures(2, size=8)], {}, DataError, "Give images of one size"),
+        ([pictures(2), pictures(2)[:, :1]], {}, DataError, "Give images of one size"),
         ([pictures(2, size=1)], {}, FeatureMapError, "has no feature maps"),
         ([pictures(2).long()], {}, DataError, "Grad-CAM is of images"),
         ([(pictures(2), torch.tensor([0, 1])), pictures(2)], {}, DataError, "labels, or none"),

@@ -22,20 +22,10 @@ from stiffnet.attention.stepnet import StepNet
 from stiffnet.errors import StepError
 from stiffnet.registry import Entry, Registry
 
-_OURS: dict[str, type[Attention]] = {
-    "se": SE,
-    "eca": ECA,
-    "cbam": CBAM,
-    "srm": SRM,
-    "fca": FCA,
-    "ie": IE,
-    "iebn": IEBN,
-    "sem": SEM,
-    "sge": SGE,
-    "spa": SPA,
-    "dia": DIA,
-    "stepnet": StepNet,
-}
+_MODULES: tuple[type[Attention], ...] = (
+    SE, ECA, CBAM, SRM, FCA, IE, IEBN, SEM, SGE, SPA, DIA, StepNet,
+)  # fmt: skip
+_OURS = {module.__name__.lower(): module for module in _MODULES}
 
 
 class AttentionTable(Registry[type[Attention]]):

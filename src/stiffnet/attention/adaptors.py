@@ -116,10 +116,5 @@ class Bare(Adaptor):
         return 0.0
 
 
-ADAPTORS: dict[str, type[Adaptor]] = {
-    "paper": Paper,
-    "separate": Separate,
-    "shared": Shared,
-    "narrow": Narrow,
-    "bare": Bare,
-}
+_KINDS: tuple[type[Adaptor], ...] = (Paper, Separate, Shared, Narrow, Bare)
+ADAPTORS = {kind.__name__.lower(): kind for kind in _KINDS}

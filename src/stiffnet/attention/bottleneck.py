@@ -1,5 +1,7 @@
 """Two layers with a narrow one between them: the gate of half the modules here."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -58,20 +60,20 @@ class Narrowing(Attention):
     """Ends in a bottleneck, `mlp`, on its descriptor."""
 
     squashes = True
+    inputs: ClassVar[int] = 1  # of the bottleneck, for each channel
 
     def __init__(
         self,
         channels: int,
-        inputs: int,
         *,
-        reduction: int,
-        rounding: str,
-        bias: bool,
-        channel_axis: int,
+        reduction: int = 16,
+        rounding: str = "down",
+        bias: bool = True,
+        channel_axis: int = 1,
     ) -> None:
         super().__init__(channels, channel_axis=channel_axis)
         hidden = hidden_width(channels, reduction, rounding)
-        self.mlp = Bottleneck(inputs, hidden, channels, bias=bias)
+        self.mlp = Bottleneck(self.inputs * channels, hidden, channels, bias=bias)
 
     def excite(self, descriptor: Tensor) -> Tensor:
         """Two layers, then the activation."""

@@ -41,9 +41,8 @@ class CBAM(Narrowing):
         channel_axis: int = 1,
     ) -> None:
         super().__init__(
-            channels, channels, reduction=reduction, rounding=rounding, bias=bias,
-            channel_axis=channel_axis,
-        )  # fmt: skip
+            channels, reduction=reduction, rounding=rounding, bias=bias, channel_axis=channel_axis
+        )
         self.conv: Any = nn.Conv2d(2, 1, 7, padding=3, bias=False)
         self.norm: Any = nn.BatchNorm2d(1, momentum=0.01)
         for layer in (self.mlp.fc1, self.mlp.fc2):

@@ -79,9 +79,8 @@ class FCA(Narrowing):
         channel_axis: int = 1,
     ) -> None:
         super().__init__(
-            channels, channels, reduction=reduction, rounding=rounding, bias=bias,
-            channel_axis=channel_axis,
-        )  # fmt: skip
+            channels, reduction=reduction, rounding=rounding, bias=bias, channel_axis=channel_axis
+        )
         rows, columns = chosen(frequencies)
         if channels % len(rows):
             fitting = max(number for number in COUNTS if channels % number == 0)

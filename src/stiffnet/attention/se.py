@@ -24,17 +24,3 @@ class SE(Narrowing, Pooling):
     summary = "two layers on the pooled rate"
     reference = "Hu, Shen and Sun, 2018"
     formula = "2C²/16 + C/16 + C"
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        reduction: int = 16,
-        rounding: str = "down",
-        bias: bool = True,
-        channel_axis: int = 1,
-    ) -> None:
-        super().__init__(
-            channels, channels, reduction=reduction, rounding=rounding, bias=bias,
-            channel_axis=channel_axis,
-        )  # fmt: skip

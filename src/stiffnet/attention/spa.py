@@ -31,15 +31,15 @@ class SPA(Narrowing):
     reference = "Guo et al., 2020"
     formula = "22C²/16"
     needs_map = True
+    inputs = CELLS
     sides: Final[tuple[int, int, int]] = SIDES
 
     def __init__(
         self, channels: int, *, reduction: int = 16, rounding: str = "down", channel_axis: int = 1
     ) -> None:
         super().__init__(
-            channels, CELLS * channels, reduction=reduction, rounding=rounding, bias=False,
-            channel_axis=channel_axis,
-        )  # fmt: skip
+            channels, reduction=reduction, rounding=rounding, bias=False, channel_axis=channel_axis
+        )
 
     @property
     def descriptor_shape(self) -> tuple[int, ...]:

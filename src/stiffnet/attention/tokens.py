@@ -48,9 +48,7 @@ class RunningCalls:
             )
         inside: set[int] = set()
         for each in reversed(self.heard):
-            if (
-                each.of in inside
-            ):  # a call within a call of the same part: its outer one has not begun
+            if each.of in inside:  # a call within one of the same part, which has not begun
                 break
             inside.add(each.of)
             each.hear(call)

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from stiffnet.backbones.own_model import OwnModel
+from stiffnet.backbones.own_model import Headed, OwnModel
 
 WIDTHS = (16, 32, 64)
 
@@ -112,11 +112,10 @@ def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
 
-class CifarResNet(nn.Module):
+class CifarResNet(Headed, nn.Module):
     """Stem, three stages of n blocks, pooling over whatever map is left, one linear layer.
 
-    Without classes there is no linear layer. `stem` makes what is used instead of one convolution
-    and its norm, given both widths.
+    `stem` makes what is used instead of one convolution and its norm, given both widths.
     """
 
     def __init__(
@@ -130,7 +129,6 @@ class CifarResNet(nn.Module):
     ) -> None:
         super().__init__()
         preact = block is PreActBottleneck
-        self.num_classes = num_classes
         self.num_features = WIDTHS[-1] * block.expansion
         self.conv1 = stem(in_chans, WIDTHS[0]) if stem else _conv(in_chans, WIDTHS[0], 3)
         self.bn1 = nn.Identity() if preact or stem else nn.BatchNorm2d(WIDTHS[0])
@@ -145,23 +143,11 @@ class CifarResNet(nn.Module):
         last = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(inplace=True))
         self.norm = last if preact else nn.Identity()
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(channels, num_classes) if num_classes else nn.Identity()
-        self._initialise()
-
-    def _initialise(self) -> None:
+        self.reset_classifier(num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels
                 nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
-
-    def get_classifier(self) -> nn.Module:
-        """Return the last layer, as timm asks of its models."""
-        return self.fc
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one, as timm asks of its models."""
-        self.num_classes = num_classes
-        self.fc = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the last state."""
@@ -176,10 +162,6 @@ class CifarResNet(nn.Module):
         """Pool and classify."""
         x = self.pool(x).flatten(1)
         return x if pre_logits else self.fc(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of a batch of images."""
-        return self.forward_head(self.forward_features(x))
 
 
 VARIANTS: dict[str, tuple[type[Block], int]] = {

@@ -7,14 +7,14 @@ design".
 from torch import Tensor, nn
 from torchvision.models import ShuffleNetV2
 
-from stiffnet.backbones.own_model import OwnModel
+from stiffnet.backbones.own_model import Headed, OwnModel
 
 BLOCKS = [4, 8, 4]
 WIDTHS = [24, 116, 232, 464, 1024]  # stem, three stages, last convolution
 
 
-class CifarShuffleNetV2(ShuffleNetV2):
-    """torchvision's network behind another stem, with the methods that timm asks of its models."""
+class CifarShuffleNetV2(Headed, ShuffleNetV2):
+    """torchvision's network behind another stem."""
 
     def __init__(self, *, num_classes: int = 10, in_chans: int = 3) -> None:
         super().__init__(BLOCKS, WIDTHS)
@@ -22,15 +22,6 @@ class CifarShuffleNetV2(ShuffleNetV2):
         self.conv1[0] = nn.Conv2d(in_chans, WIDTHS[0], 3, padding=1, bias=False)
         self.maxpool = nn.Identity()
         self.reset_classifier(num_classes)
-
-    def get_classifier(self) -> nn.Module:
-        """Return the last layer."""
-        return self.fc
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one."""
-        self.num_classes = num_classes
-        self.fc = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the last map."""
@@ -43,10 +34,6 @@ class CifarShuffleNetV2(ShuffleNetV2):
         """Pool and classify."""
         x = x.mean((2, 3))
         return x if pre_logits else self.fc(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of a batch of images."""
-        return self.forward_head(self.forward_features(x))
 
 
 MODELS = [

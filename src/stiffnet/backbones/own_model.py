@@ -4,12 +4,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)  # of CIFAR-10's 50,000 training images
 CIFAR_STD = (0.2470, 0.2435, 0.2616)
 CIFAR_SIZE = 32
 STL_SIZE = 96
+
+
+class Headed:
+    """A network that ends in one linear layer, with the methods that timm asks of its models."""
+
+    num_features: int
+
+    def get_classifier(self) -> nn.Module:
+        """Return the last layer."""
+        return self.fc
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one; without classes there is none."""
+        self.num_classes = num_classes
+        self.fc = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits of a batch of images."""
+        logits: Tensor = self.forward_head(self.forward_features(x))  # type: ignore[attr-defined]
+        return logits
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ network's own parameters, in timm, torchvision or a user's code.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeGuard
 
 import torch
@@ -125,28 +126,21 @@ def _transposed(reading: Reading, op: Op) -> Layer:
     )
 
 
-def _norm(weight_at: int) -> Callable[[Reading, Op], Layer]:
-    def layer(reading: Reading, op: Op) -> Layer:
-        weight, bias = _weight(op, weight_at), op.given(weight_at + 1, "bias")
-        if op.name == "batch_norm" and op.given(1, "running_mean") is None:
-            raise Refusal("it has no running statistics, so that images depend on their batch")
-        behind = len(op.node.shape) - 2
-        return _per_channel(reading, op, weight, bias, axis=0, behind=behind)
-
-    return layer
+def _norm(reading: Reading, op: Op, *, weight_at: int) -> Layer:
+    weight, bias = _weight(op, weight_at), op.given(weight_at + 1, "bias")
+    if op.name == "batch_norm" and op.given(1, "running_mean") is None:
+        raise Refusal("it has no running statistics, so that images depend on their batch")
+    return _per_channel(reading, op, weight, bias, axis=0, behind=len(op.node.shape) - 2)
 
 
-def _over_last_axes(bias_at: int | None) -> Callable[[Reading, Op], Layer]:
-    def layer(reading: Reading, op: Op) -> Layer:
-        weight = _weight(op, 2)
-        shape = tuple(weight.shape)
-        holders = [Holder(weight, _own(reading, weight, "weight"), shape, shape)]
-        bias = None if bias_at is None else op.given(bias_at, "bias")
-        if bias is not None:
-            holders.append(Holder(bias, _own(reading, bias, "bias"), shape, shape))
-        return Layer(op.node, shape, tuple(holders))
-
-    return layer
+def _over_last_axes(reading: Reading, op: Op, *, bias_at: int | None) -> Layer:
+    weight = _weight(op, 2)
+    shape = tuple(weight.shape)
+    holders = [Holder(weight, _own(reading, weight, "weight"), shape, shape)]
+    bias = None if bias_at is None else op.given(bias_at, "bias")
+    if bias is not None:
+        holders.append(Holder(bias, _own(reading, bias, "bias"), shape, shape))
+    return Layer(op.node, shape, tuple(holders))
 
 
 def _attention(reading: Reading, op: Op) -> Layer:
@@ -156,19 +150,18 @@ def _attention(reading: Reading, op: Op) -> Layer:
     return _per_channel(reading, op, weight, bias, axis=0, behind=0)
 
 
-LAYERS: dict[str, Callable[[Reading, Op], Layer]] = {
-    "conv1d": _plain,
-    "conv2d": _plain,
-    "conv3d": _plain,
-    "conv_transpose1d": _transposed,
-    "conv_transpose2d": _transposed,
-    "conv_transpose3d": _transposed,
-    "linear": _plain,
-    "batch_norm": _norm(3),
-    "instance_norm": _norm(3),
-    "group_norm": _norm(2),
-    "layer_norm": _over_last_axes(3),
-    "rms_norm": _over_last_axes(None),
+AFFINE: dict[str, Callable[[Reading, Op], Layer]] = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "linear"), _plain),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
+}
+"""Convolutions and linear layers: a product with their weight, and a bias."""
+
+LAYERS = AFFINE | {
+    "batch_norm": partial(_norm, weight_at=3),
+    "instance_norm": partial(_norm, weight_at=3),
+    "group_norm": partial(_norm, weight_at=2),
+    "layer_norm": partial(_over_last_axes, bias_at=3),
+    "rms_norm": partial(_over_last_axes, bias_at=None),
     "multi_head_attention_forward": _attention,
 }
 """The operations that hold a factor, by the names of their functions."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from stiffnet.batch_norms import MERGEABLE
 from stiffnet.errors import FoldError
+from stiffnet.fold.algebra import AFFINE
 from stiffnet.fold.commute import Way, ways
 from stiffnet.fold.factors import Factors, factors, is_rearrangement
 from stiffnet.fold.operations import Op, Reading, Refusal, frames_of, read
@@ -16,10 +17,6 @@ from stiffnet.network.deployed import Change, bias_of, remove_norm
 from stiffnet.network.gated_block import has_hooks
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.graph import Frame, Node
-
-_LAYERS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d", "linear")  # fmt: skip
-
 
 _PLAIN = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
     nn.ConvTranspose3d, nn.Linear)  # fmt: skip
@@ -170,7 +167,7 @@ def _only_way(source: Node, op: Op, reading: Reading) -> Way:
     if len(found) != 1:
         raise Refusal("it normalises a sum or several parts")
     (way,) = found
-    if way.layer.node.op not in _LAYERS:
+    if way.layer.node.op not in AFFINE:
         raise Refusal(f"it follows {way.layer.name}, which is not a convolution or linear layer")
     if way.one_sided:
         raise Refusal(f"a `{way.one_sided[0]}` is between {way.layer.name} and it")

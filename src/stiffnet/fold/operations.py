@@ -77,12 +77,9 @@ class Reading(Watch):
         super().__init__(model, inputs)
         self.ops: dict[Node, Op] = {}
         self.names: dict[int, list[str]] = defaultdict(list)
-        tensors = [
-            *model.named_parameters(remove_duplicate=False),
-            *model.named_buffers(remove_duplicate=False),
-        ]
-        for name, tensor in tensors:
-            self.names[id(tensor)].append(name)
+        for listed in (model.named_parameters, model.named_buffers):
+            for name, tensor in listed(remove_duplicate=False):
+                self.names[id(tensor)].append(name)
         self.uses: Counter[int] = Counter()
         self.overwritten: set[Node] = set()
         """Values that other code changed in place, through another name or a part of them."""

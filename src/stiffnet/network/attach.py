@@ -176,10 +176,7 @@ def detach(model: nn.Module) -> nn.Module:
     """
     _refuse_wrapped(model, "detach from")
     if not attached(model):
-        raise StepError(
-            f"Nothing is attached to {type(model).__name__}. Attach a module first, with "
-            "`stiffnet.attach`."
-        )
+        raise nothing_attached(model)
     put_back(model)
     for module in list(model.modules()):
         if isinstance(module, Gated):
@@ -187,6 +184,14 @@ def detach(model: nn.Module) -> nn.Module:
     forget_calls(model)
     keep_padded(model)
     return model
+
+
+def nothing_attached(model: nn.Module, more: str = "") -> StepError:
+    """Return the error on a network without modules, or without any that the words ask for."""
+    return StepError(
+        f"Nothing is attached to {type(model).__name__}{more}. Attach a module first, with "
+        "`stiffnet.attach`."
+    )
 
 
 def attached(model: nn.Module) -> list[Attachment]:

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from torch import nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, StepError, StiffnetError
-from stiffnet.network.attach import Attachment, attach, attached, detach
+from stiffnet.network.attach import Attachment, attach, attached, detach, nothing_attached
 from stiffnet.network.gate_memory import Memory, memory_of
 from stiffnet.schema import fitted
 from stiffnet.sealed import RESULT, sealed
@@ -61,10 +61,7 @@ def attachment(model: nn.Module) -> Record:
     """
     calls = _calls(model)
     if not calls:
-        raise StepError(
-            f"Nothing is attached to {type(model).__name__}, so there is nothing to write down. "
-            "Attach a module first, with `stiffnet.attach`."
-        )
+        raise nothing_attached(model, ", so there is nothing to write down")
     modules = [_written(inside, call) for (inside, _), call in calls.items()]
     content = to_builtins(_File(FORMAT, modules))
     record: Record = json.loads(sealed(content))

@@ -142,15 +142,16 @@ def _with_others(
     look for a mark there; so many marks are returned, too. A shift around the end shows at the last
     token alone.
     """
-    for marks in (0, 1):
-        try:
-            with _without_zeros(model):
-                passes = _exchanged(model, sequence, call, marks)
-                return [_operands(model, steps, each) for each in passes], marks
-        except Exception:  # foreign code
-            if marks:
-                raise
-    raise AssertionError("The loop returns or raises.")
+
+    def seen(marks: int) -> tuple[list[dict[Site, Tensor]], int]:
+        with _without_zeros(model):
+            passes = _exchanged(model, sequence, call, marks)
+            return [_operands(model, steps, each) for each in passes], marks
+
+    try:
+        return seen(marks=0)
+    except Exception:  # foreign code
+        return seen(marks=1)
 
 
 def _exchanged(
@@ -189,24 +190,20 @@ def _without_padding(model: nn.Module, call: Example) -> Example:
     full: Example = mapped(call, lambda v: torch.ones_like(v) if any(v is m for m in whole) else v)
     if not tells_padding(model, full):
         return full
-    boolean: Example = mapped(
-        full,
-        lambda v: (
-            torch.zeros_like(v)
-            if isinstance(v, Tensor) and v.ndim == 2 and (v.dtype == torch.bool or _is_scores(v))
-            else v
-        ),
-    )
+
+    def shown(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.ndim != 2:
+            return value
+        scores = value.is_floating_point() and bool(torch.isneginf(value).any())
+        return torch.zeros_like(value) if scores or value.dtype == torch.bool else value
+
+    boolean: Example = mapped(full, shown)
     if tells_padding(model, boolean):
         raise StepError(
             f"There is padding in the example, which hides whether {type(model).__name__} is "
             "causal. Give an `example` without padding."
         )
     return boolean
-
-
-def _is_scores(value: Tensor) -> bool:
-    return value.is_floating_point() and bool(torch.isneginf(value).any())
 
 
 def _others(value: Tensor) -> Tensor:

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from stiffnet.batch_norms import PLAIN
 
-_FIRST = (
-    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
-    *PLAIN, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
-)  # fmt: skip
+_FIRST = (_ConvNd, _InstanceNorm, *PLAIN, nn.GroupNorm)
 """Layers that take and give channels along axis 1."""
 
 _MORE = (32, 64, 16)  # by how much width, height and depth grow: most networks' stride divides it

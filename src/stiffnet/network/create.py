@@ -60,11 +60,8 @@ def create_model(
     """
     if not is_model_name(name):
         raise unknown_model(name)
-    for option, value in (
-        ("num_classes", num_classes),
-        ("in_chans", in_chans),
-        ("image_size", image_size),
-    ):
+    sizes = {"num_classes": num_classes, "in_chans": in_chans, "image_size": image_size}
+    for option, value in sizes.items():
         if value is not None and value < 1:
             raise CheckpointError(f"`{option}` is {value}; a network needs at least 1.")
     is_detector, is_torchvision = is_detector_name(name), name.startswith(TORCHVISION)

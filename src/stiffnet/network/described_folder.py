@@ -121,15 +121,9 @@ def _from_timm(
             f"{folder / CONFIG} says impossible things of the images: {first_line(error)}. "
             "Download it again."
         ) from error
-    return LoadedModel(
-        model.eval(),
-        name,
-        preparation,
-        _timm_classes(config, said, options["num_classes"]),
-        TRAIN,
-        {"weights": folder.name, **facts},
-        options,
-    )
+    classes = _timm_classes(config, said, options["num_classes"])
+    made_by = {"weights": folder.name, **facts}
+    return LoadedModel(model.eval(), name, preparation, classes, TRAIN, made_by, options)
 
 
 def _pooling(model: nn.Module) -> str | None:
@@ -186,15 +180,9 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
     preparation, assumed = _transformers_preparation(folder, config)
     if assumed:
         facts["preparation"] = "assumed"
-    return LoadedModel(
-        model.eval(),
-        f"{TRANSFORMERS}{type(model).__name__}",
-        preparation,
-        _transformers_classes(config),
-        TRAIN,
-        {"weights": folder.name, **facts},
-        {},
-    )
+    name, classes = f"{TRANSFORMERS}{type(model).__name__}", _transformers_classes(config)
+    made_by = {"weights": folder.name, **facts}
+    return LoadedModel(model.eval(), name, preparation, classes, TRAIN, made_by, {})
 
 
 def _filled(model: nn.Module, state: StateDict) -> tuple[nn.Module, Facts]:

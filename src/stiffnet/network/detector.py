@@ -3,7 +3,6 @@
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import timm
@@ -33,17 +32,7 @@ SHOWN = 4  # names of tensors in a sentence
 RATIOS = (0.5, 1.0, 2.0)
 PROBE = (128, 192)  # height and width of an image with which feature maps are looked at
 STAGES = {"layer1": 4, "layer2": 8, "layer3": 16, "layer4": 32}  # of torchvision's ResNets
-
-
-@dataclass(frozen=True)
-class _Widths:
-    """How wide a detector is around its backbone."""
-
-    pyramid: int
-    head: int
-
-
-WIDTHS = {"fasterrcnn": _Widths(256, 1024), "fasterrcnn-small": _Widths(64, 256)}
+WIDTHS = {"fasterrcnn": (256, 1024), "fasterrcnn-small": (64, 256)}  # of the pyramid, of the head
 
 
 class Pyramid(nn.Module):
@@ -66,11 +55,7 @@ class Pyramid(nn.Module):
 
 
 def create_detector(
-    name: str,
-    *,
-    num_classes: int | None = None,
-    image_size: int | None = None,
-    pretrained: bool = False,
+    name: str, *, num_classes: int | None, image_size: int | None, pretrained: bool
 ) -> nn.Module:
     """Build the detector of a name such as ``fasterrcnn:resnet50``.
 
@@ -86,10 +71,10 @@ def create_detector(
         CheckpointError: If the backbone gives no feature maps, or takes images of one size only.
     """
     kind, backbone = detector_parts(name)
-    widths, side = WIDTHS[kind], image_size or SHORTER
+    (width, hidden), side = WIDTHS[kind], image_size or SHORTER
     build = _torchvision_body if backbone.startswith(TORCHVISION) else _timm_body
     body, channels, strides, normalised = build(backbone, pretrained=pretrained)
-    pyramid = Pyramid(body, channels, widths.pyramid)
+    pyramid = Pyramid(body, channels, width)
     sizes = tuple((ANCHOR * stride,) for stride in (*strides, 2 * strides[-1]))
     levels = [str(level) for level in range(len(strides))]
     pool = MultiScaleRoIAlign(featmap_names=levels, output_size=7, sampling_ratio=2)
@@ -99,8 +84,8 @@ def create_detector(
         max_size=int(side * LONGEST),
         rpn_anchor_generator=AnchorGenerator(sizes, (RATIOS,) * len(sizes)),
         box_roi_pool=pool,
-        box_head=TwoMLPHead(widths.pyramid * 7 * 7, widths.head),
-        box_predictor=FastRCNNPredictor(widths.head, 1 + (num_classes or CLASSES)),
+        box_head=TwoMLPHead(width * 7 * 7, hidden),
+        box_predictor=FastRCNNPredictor(hidden, 1 + (num_classes or CLASSES)),
         **normalised,
     )
     return detector
@@ -108,9 +93,7 @@ def create_detector(
 
 def body_of(detector: nn.Module) -> nn.Module:
     """Return the backbone of a detector, without its pyramid."""
-    body = detector.get_submodule("backbone.body")
-    assert isinstance(body, nn.Module)
-    return body
+    return detector.get_submodule("backbone.body")
 
 
 Body = tuple[nn.Module, list[int], list[int], dict[str, Any]]

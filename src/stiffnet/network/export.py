@@ -115,9 +115,8 @@ def export_onnx(
             f"{type(model).__name__} can be written with opset {written}, and not with {opset}. "
             "Leave `opset` out, or ask for a version between 18 and torch's newest."
         )
-    random_error, real_error, images = _compared(own, run, example, inputs, "ONNX file")
-    made_file = atomic_write(path, content)
-    return ExportReport(made_file, "onnx", random_error, real_error, images, written)
+    errors = _compared(own, run, example, inputs, "ONNX file")
+    return ExportReport(atomic_write(path, content), "onnx", *errors, written)
 
 
 def export_program(
@@ -146,9 +145,8 @@ def export_program(
             run = torch.export.load(stream).module()
     except Exception as error:  # of many classes
         raise _cannot(model, "as a program", error) from error
-    random_error, real_error, images = _compared(own, run, example, inputs, "program")
-    written = atomic_write(path, stream.getvalue())
-    return ExportReport(written, "program", random_error, real_error, images)
+    errors = _compared(own, run, example, inputs, "program")
+    return ExportReport(atomic_write(path, stream.getvalue()), "program", *errors)
 
 
 def require_onnx() -> None:

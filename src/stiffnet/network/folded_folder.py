@@ -95,9 +95,7 @@ def _prove(
         {key: tuple(value.shape) for key, value in network.state_dict().items()}
         for network in (fresh, model)
     )
-    strange = sorted(
-        key for key in wanted.keys() | given.keys() if wanted.get(key) != given.get(key)
-    )
+    strange = sorted({key for key, _ in wanted.items() ^ given.items()})
     if strange:
         raise FoldError(
             f"The folded network could not be built again as a {name}: {len(strange)} tensors "

@@ -21,11 +21,9 @@ def head_shapes(name: str, options: Mapping[str, Fact]) -> dict[str, tuple[torch
     That is the head, whatever a network calls it, and its auxiliary heads if it has some. `options`
     are those that `create_model` builds the network with. A CheckpointError if there are none.
     """
-    plain = {**options, "attention": None}
-    few, more = (
-        {key: value.shape for key, value in _built(name, plain, number).items()} for number in TRIED
-    )
-    found = {key: (few[key], more[key]) for key in few if few[key] != more[key]}
+    few, more = (_built(name, {**options, "attention": None}, number) for number in TRIED)
+    shapes = {key: (value.shape, more[key].shape) for key, value in few.items()}
+    found = {key: both for key, both in shapes.items() if both[0] != both[1]}
     if not found:
         raise CheckpointError(
             f"{name} has no head whose size is the number of classes, so it cannot be fine-tuned "

@@ -17,11 +17,7 @@ from stiffnet.trajectory.graph import Frame, Node, Watch
 from stiffnet.trajectory.steps import Step
 from stiffnet.trajectory.wrappers import plain_run
 
-_HOOKS = (
-    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_backward_hooks",
-    "_backward_pre_hooks", "_is_full_backward_hook",
-)  # fmt: skip
+_HOOKS = [name for name in vars(nn.Module()) if "forward" in name or "backward" in name]
 
 
 def replace_norms(

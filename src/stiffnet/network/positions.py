@@ -88,10 +88,6 @@ def _in_shufflenet(model: nn.Module) -> Iterator[Position]:
             yield Position(f"{path}.{norms[-1]}")
 
 
-def _is_repvgg(model: nn.Module) -> bool:
-    return any(type(module).__name__ == "RepVggBlock" for module in model.modules())
-
-
 def _is_mobilenet_v1(model: nn.Module) -> bool:
     """MobileNet v1 of timm, which builds it as an EfficientNet of separable blocks alone."""
     blocks = [block for block in model.modules() if hasattr(block, "has_skip")]
@@ -100,22 +96,24 @@ def _is_mobilenet_v1(model: nn.Module) -> bool:
     )
 
 
+def _before(model: nn.Module, kind: str, *parts: str) -> Iterator[Position]:
+    """Before some parts of every block of a class."""
+    for path, block in model.named_modules():
+        if type(block).__name__ == kind:
+            yield from (Position(f"{path}.{part}", "input") for part in parts)
+
+
 def _in_repvgg(model: nn.Module) -> Iterator[Position]:
     """Between the sum of the branches and the activation of every block."""
-    for path, block in model.named_modules():
-        if type(block).__name__ == "RepVggBlock":
-            yield Position(f"{path}.act", "input")
+    return _before(model, "RepVggBlock", "act")
 
 
 def _in_mobilenet_v1(model: nn.Module) -> Iterator[Position]:
     """Between norm and activation, behind both convolutions of every block."""
-    for path, block in model.named_modules():
-        if type(block).__name__ == "DepthwiseSeparableConv":
-            yield Position(f"{path}.bn1.act", "input")
-            yield Position(f"{path}.bn2.act", "input")
+    return _before(model, "DepthwiseSeparableConv", "bn1.act", "bn2.act")
 
 
 register_positions("VGG", _before_activations)
 register_positions("ShuffleNetV2", _in_shufflenet)
-register_positions(_is_repvgg, _in_repvgg)
+register_positions(lambda model: any(_in_repvgg(model)), _in_repvgg)
 register_positions(_is_mobilenet_v1, _in_mobilenet_v1)

@@ -3,7 +3,6 @@
 They are on the modules that are given tokens and masks, and on the attention layers of torch.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import nn
 
 from stiffnet.attention import Attention
 from stiffnet.attention.constant import ConstantGate
-from stiffnet.attention.tokens import RunningCalls, TokenMeans
+from stiffnet.attention.tokens import RunningCalls
 from stiffnet.attention_layers import Heard, holds_layers, told
 from stiffnet.errors import StepError
 from stiffnet.network.gated_block import gates_of
@@ -129,7 +128,7 @@ def follow_calls(model: nn.Module, calls: RunningCalls | None) -> None:
     blocks = _blocks(model)
     if calls is not None and calls.told_more and blocks and not _has(model, _Look):
         model.register_forward_pre_hook(_Look(parameters_of(model)), with_kwargs=True)
-    if calls is None or not (calls.unread or any(True for _ in _token_means(model))):
+    if calls is None or not (calls.unread or _reads_means(model)):
         return
     scopes: set[str] = set()
     for path, module in model.named_modules():
@@ -186,7 +185,5 @@ def running_calls(model: nn.Module) -> RunningCalls | None:
     return next((hook.calls for hook in hooks if isinstance(hook, _Enter | _Hear)), None)
 
 
-def _token_means(model: nn.Module) -> Iterator[TokenMeans]:
-    for module in model.modules():
-        if isinstance(module, Attention) and module.tokens is not None:
-            yield module.tokens
+def _reads_means(model: nn.Module) -> bool:
+    return any(isinstance(m, Attention) and m.tokens is not None for m in model.modules())

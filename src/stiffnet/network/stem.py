@@ -6,7 +6,7 @@ the outer weights of a 3×3 kernel see padding alone, and accuracy suffers witho
 
 import copy
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,14 +29,6 @@ OURS = {  # by what the name of an architecture, or of its class, contains
     "visiontransformer": VITS,
 }
 ANY_KIND = ("resnet56_cifar",)
-
-
-class _Convolution(NamedTuple):
-    """What one convolution did: the side of its kernel, and of the maps before and after it."""
-
-    kernel: int
-    before: int
-    after: int
 
 
 def stem_warning(model: nn.Module | str, image_size: int) -> str | None:
@@ -90,13 +82,16 @@ def _refusal(network: nn.Module, size: int, error: Exception) -> str | None:
     return f"it cannot be run on {size} pixels ({first_line(error)})"
 
 
-def _convolutions(network: nn.Module, size: int) -> list[_Convolution]:
-    """What every convolution does to one image of this size, in the order of the pass."""
-    seen: list[_Convolution] = []
+def _convolutions(network: nn.Module, size: int) -> list[tuple[int, int, int]]:
+    """What every convolution does to one image of this size, in the order of the pass.
+
+    That is the side of its kernel, and of the maps before and after it.
+    """
+    seen: list[tuple[int, int, int]] = []
 
     def see(module: nn.Conv2d, args: tuple[Tensor, ...], output: Tensor) -> None:
-        sides = (max(module.kernel_size), min(args[0].shape[-2:]), min(output.shape[-2:]))
-        seen.append(_Convolution(*sides))
+        before, after = (min(value.shape[-2:]) for value in (args[0], output))
+        seen.append((max(module.kernel_size), before, after))
 
     shape = copy.deepcopy(network).to("meta")  # tied tensors stay tied, and the original as it is
     convolutions = [module for module in shape.modules() if isinstance(module, nn.Conv2d)]

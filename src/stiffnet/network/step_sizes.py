@@ -15,10 +15,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from stiffnet.attention import Attention
-from stiffnet.errors import StepError
 from stiffnet.files import atomic_write
 from stiffnet.nested import mapped
-from stiffnet.network.attach import attached
+from stiffnet.network.attach import attached, nothing_attached
 from stiffnet.network.weights import read_weights
 from stiffnet.trajectory.batch import as_arguments
 from stiffnet.trajectory.wrappers import plain_run
@@ -42,10 +41,7 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str
     found: dict[str, list[Tensor]] = {}
     modules = choosers(model)
     if not modules:
-        raise StepError(
-            f"Nothing is attached to {type(model).__name__} that chooses step sizes. Attach a "
-            "module first, with `stiffnet.attach`."
-        )
+        raise nothing_attached(model, " that chooses step sizes")
     with plain_run(model), ExitStack() as hooks:
         for name, module in modules.items():
             keep = partial(_take, found.setdefault(name, []))

@@ -34,17 +34,6 @@ class _Logits(nn.Module):
         """Leave gradients as they are: they are the user's, and no parameter gets any here."""
 
 
-class Output:
-    """One output of a network, as a target of pytorch-grad-cam."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Return it."""
-        return logits[self.number]
-
-
 def grad_cam_of(network: nn.Module, layer: FeatureLayer) -> Any:
     """Return pytorch-grad-cam's Grad-CAM of a layer, with maps before it scales and resizes them.
 

@@ -29,16 +29,12 @@ class Added:
 class Pass(Recorder):
     """Takes the operands and sums of all steps in one forward pass of a network in evaluation mode.
 
-    Steps of opaque blocks are refused. `change` is added to what goes into the module at `entry`,
-    the first step's if not given.
+    Steps of opaque blocks are refused. `change`, if any, is added to what goes into the module at
+    `entry`.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        steps: Sequence[Step],
-        change: Tensor | None = None,
-        entry: str | None = None,
+        self, model: nn.Module, steps: Sequence[Step], entry: str, change: Tensor | None
     ) -> None:
         super().__init__(model, steps)
         for step in steps:
@@ -48,7 +44,7 @@ class Pass(Recorder):
                     "Jacobian is not known. Choose a network whose blocks add in plain code."
                 )
         self._change = change
-        self._begins = model.get_submodule(steps[0].module if entry is None else entry)
+        self._begins = model.get_submodule(entry)
         self._met: dict[Site, Tensor] = {}
         self._sums: dict[Place, tuple[Tensor, GradientEdge | None]] = {}
         self.entry: tuple[Tensor, GradientEdge | None] | None = None

@@ -14,6 +14,7 @@ the norm before the last attention.
 """
 
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -175,22 +176,19 @@ def _calls(model: nn.Module, image: Tensor) -> tuple[list[_Call], Tensor]:
                 grid[:] = [call.layout.size]
             calls.append(call)
 
-    handles = [
-        module.register_forward_hook(partial(take, name))
-        for name, module in model.named_modules()
-        if name
-    ]
-    try:
-        output = model(image)
-    except Exception as error:
-        raise FeatureMapError(
-            f"{type(model).__name__} cannot be run on these images: {first_line(error)}. Give "
-            "images that the network takes."
-        ) from error
-    finally:
-        for handle in handles:
-            handle.remove()
-    rows = [each.shape[1] for each in _parts(output) if each.ndim == 2]
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if name:
+                hooks.enter_context(module.register_forward_hook(partial(take, name)))
+        try:
+            output = model(image)
+        except Exception as error:
+            raise FeatureMapError(
+                f"{type(model).__name__} cannot be run on these images: {first_line(error)}. Give "
+                "images that the network takes."
+            ) from error
+    parts = output if isinstance(output, list | tuple) else ()  # which have no names
+    rows = [each.shape[1] for each in parts if isinstance(each, Tensor) and each.ndim == 2]
     if len(rows) > 1:
         raise FeatureMapError(
             f"{type(model).__name__} gives rows of {listed([*map(str, rows)], SHOWN)} numbers for "
@@ -203,12 +201,6 @@ def _calls(model: nn.Module, image: Tensor) -> tuple[list[_Call], Tensor]:
             "explain. Give a classifier."
         )
     return calls, logits
-
-
-def _parts(output: Any) -> list[Tensor]:
-    """Return the tensors of a tuple or a list, which have no names."""
-    parts = output if isinstance(output, (list, tuple)) else ()
-    return [each for each in parts if isinstance(each, Tensor)]
 
 
 def _layout(output: Tensor, image: Tensor, grid: list[tuple[int, int]]) -> Layout | None:

@@ -14,6 +14,7 @@ mean and deviation of each channel of the images, and the evidence for what the 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import DataError, NonFiniteError
-from stiffnet.observe.cam_library import Output, differentiable, grad_cam_of
+from stiffnet.observe.cam_library import differentiable, grad_cam_of
 from stiffnet.observe.channel_moments import Moments
 from stiffnet.observe.feature_layer import feature_layer
 from stiffnet.observe.map_sums import MapSums
@@ -91,7 +92,6 @@ def gradcam(
     if target not in (PREDICTED, LABEL):
         raise DataError(f"`target` is {target!r}. Give {PREDICTED!r} or {LABEL!r}.")
     network = unwrap(model)
-    pixels: Moments | None = None
     with differentiable(network):
         run: _Run | None = None
         try:
@@ -100,22 +100,20 @@ def gradcam(
                 run = run or _Run(network, images, layer)
                 known = labels if isinstance(labels, Tensor) else None
                 wanted = _wanted(known, outputs, run.seen) if target == LABEL else None
-                pixels = pixels or Moments(images.shape[1])
-                _take_in(pixels, images)
                 chosen = run.see(IMAGES, images, wanted, known)
                 run.see(SHIFTED, images.roll(run.pixels, dims=3), chosen)
-                run.seen += len(images)
+                run.count(images)
                 on_batch(2 * len(images))
-            if run is None or pixels is None:
+            if run is None:
                 raise DataError("The loader gave no image. Give it some images.")
             for start in range(0, run.seen, run.batch):
                 many = min(run.batch, run.seen - start)
-                run.see(NOISE, _noise(run.shape, pixels, seed, start, many).to(run.kind), None)
+                run.see(NOISE, run.noise(seed, start, many), None)
                 on_batch(many)
             return run.report(target, classes, facts, batch_norm_notes(network))
         finally:
             if run is not None:
-                run.release()
+                run.cam.activations_and_grads.release()
 
 
 class _Run:
@@ -134,6 +132,7 @@ class _Run:
                 "quarter. Give larger images."
             )
         self.seen = 0
+        self._colours = Moments(self.shape[0])
         self._sums = {kind: MapSums(self.shift) for kind in (IMAGES, SHIFTED, NOISE)}
 
     @property
@@ -152,7 +151,7 @@ class _Run:
         before = len(self._sums[kind])
         if wanted is not None:
             self._check_outputs(wanted)
-        targets = None if wanted is None else [Output(int(each)) for each in wanted]
+        targets = None if wanted is None else [itemgetter(int(each)) for each in wanted]
         maps = self.cam(images.detach().clone().requires_grad_(), targets)
         logits: Tensor = self.cam.outputs.detach()
         self.cam.outputs = None  # which holds the whole graph
@@ -161,6 +160,24 @@ class _Run:
         explained = logits.argmax(dim=1).cpu() if wanted is None else wanted
         self._sums[kind].add(maps, explained.numpy(), None if labels is None else labels.numpy())
         return explained
+
+    def count(self, images: Tensor) -> None:
+        """Take in the pixels of a batch that was seen, for noise that is like them."""
+        values = images.detach().cpu().double().movedim(1, -1).flatten(0, -2).numpy()
+        self._colours.add(values, np.ones_like(values))
+        self.seen += len(images)
+
+    def noise(self, seed: int, start: int, many: int) -> Tensor:
+        """Return noise images number `start` on, each from a seed of its own."""
+        places = np.arange(start, start + many, dtype=np.uint64)
+        words = word_at(np.full(many, seed, dtype=np.uint64), places)
+        chances = (torch.Generator().manual_seed(int(word) >> 1) for word in words)
+        drawn = torch.stack([torch.randn(self.shape, generator=each) for each in chances]).double()
+        spread = np.sqrt(self._colours.squares / self._colours.weight)
+        mean, deviation = (
+            torch.from_numpy(each).view(-1, 1, 1) for each in (self._colours.mean, spread)
+        )
+        return (mean + deviation * drawn).to(self.kind)
 
     def _check_outputs(self, wanted: Tensor) -> None:
         wrong = (wanted < 0) | (wanted >= self.layer.logits)
@@ -215,9 +232,6 @@ class _Run:
             },
         )
 
-    def release(self) -> None:
-        self.cam.activations_and_grads.release()
-
 
 def _checked(images: Any) -> Tensor:
     if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
@@ -250,24 +264,3 @@ def _wanted(labels: Tensor | None, outputs: Sequence[int] | None, before: int) -
             "have an output. Give `outputs` one for each class."
         )
     return torch.tensor(outputs)[labels]
-
-
-def _take_in(pixels: Moments, images: Tensor) -> None:
-    values = images.detach().cpu().double().movedim(1, -1).flatten(0, -2).numpy()
-    pixels.add(values, np.ones_like(values))
-
-
-def _noise(shape: tuple[int, ...], pixels: Moments, seed: int, start: int, many: int) -> Tensor:
-    """Return noise images number `start` on, each from a seed of its own."""
-    words = word_at(
-        np.full(many, seed, dtype=np.uint64), np.arange(start, start + many, dtype="u8")
-    )
-    drawn = torch.stack(
-        [
-            torch.randn(shape, generator=torch.Generator().manual_seed(int(word) >> 1))
-            for word in words
-        ]
-    ).double()
-    mean = torch.from_numpy(pixels.mean).view(-1, 1, 1)
-    deviation = torch.from_numpy(np.sqrt(pixels.squares / pixels.weight)).view(-1, 1, 1)
-    return mean + deviation * drawn

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
@@ -85,7 +84,7 @@ def growth(
 def _passed(
     network: nn.Module, steps: list[Step], images: Any, entry: str, change: Tensor | None = None
 ) -> Pass:
-    with Pass(network, steps, change, entry) as done:
+    with Pass(network, steps, entry, change) as done:
         as_arguments(images).on(network)
     return done
 
@@ -242,22 +241,18 @@ def _summary(
     gate, shortcut, rate, whole = local
     bound = (shortcut + gate * rate).log().cumsum(dim=1)
     nearest = (measured - bound).amax(dim=(0, 1)).exp()
-
-    def floats(values: Tensor) -> np.ndarray:
-        return values.double().numpy()
-
     return Growth(
         steps=tuple(step.name for step in steps),
         images=measured.shape[1],
         draws=measured.shape[0],
         epsilon=epsilon,
-        gate=floats(gate.mean(dim=0)),
-        shortcut=floats(shortcut.mean(dim=0)),
-        rate=floats(rate.mean(dim=0)),
-        log_growth=floats(measured.mean(dim=(0, 1))),
-        log_growth_max=floats(measured.amax(dim=(0, 1))),
-        log_local=floats(whole.log().cumsum(dim=1).mean(dim=0)),
-        log_bound=floats(bound.mean(dim=0)),
-        nearest=floats(nearest),
+        gate=gate.mean(dim=0).numpy(),
+        shortcut=shortcut.mean(dim=0).numpy(),
+        rate=rate.mean(dim=0).numpy(),
+        log_growth=measured.mean(dim=(0, 1)).numpy(),
+        log_growth_max=measured.amax(dim=(0, 1)).numpy(),
+        log_local=whole.log().cumsum(dim=1).mean(dim=0).numpy(),
+        log_bound=bound.mean(dim=0).numpy(),
+        nearest=nearest.numpy(),
         facts=facts,
     )

@@ -119,5 +119,4 @@ def places(cells: int) -> Floats:
     >>> places(4).tolist()
     [-0.375, -0.125, 0.125, 0.375]
     """
-    found: Floats = (np.arange(cells) + 0.5) / cells - 0.5
-    return found
+    return (np.arange(cells) + 0.5) / cells - 0.5

@@ -25,10 +25,9 @@ from stiffnet.trajectory.batch import (
     samples_in,
 )
 from stiffnet.trajectory.record import record
-from stiffnet.trajectory.steps import Step, steps as find_steps
+from stiffnet.trajectory.steps import Step, run_on, steps as find_steps
 from stiffnet.trajectory.tokens import what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
-from stiffnet.words import first_line
 
 KEEP = 10_000
 FIRST = 5  # outputs among which the right one counts for `top5`
@@ -154,13 +153,7 @@ def logit_width(model: nn.Module, inputs: Any) -> int | None:
     network = unwrap(model)
     example = as_arguments(resized(on_device(inputs, network), 2))
     with plain_run(network):
-        try:
-            logits = logits_of(example.on(network))
-        except Exception as error:
-            raise StepError(
-                f"{type(network).__name__} cannot be run on these images: {first_line(error)}. "
-                "Give images that the network takes."
-            ) from error
+        logits = logits_of(run_on(network, example))
     return None if logits is None else logits.shape[1]
 
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from stiffnet.attention import Attention
 from stiffnet.attention.asr import ConstantGate
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.network.attach import attached
+from stiffnet.network.attach import attached, nothing_attached
 from stiffnet.network.step_sizes import choosers
 from stiffnet.observe.channel_moments import Floats, Moments
 from stiffnet.provenance import facts_on
@@ -134,10 +134,7 @@ def choosing(model: nn.Module) -> list[str]:
             f"What is attached to {kind} ({there}) takes the place of norms, and gives no value "
             "for each channel of a step. Attach a module that scales steps, such as 'se'."
         )
-    raise StepError(
-        f"Nothing is attached to {kind} that chooses step sizes. Attach a module first, with "
-        "`stiffnet.attach`."
-    )
+    raise nothing_attached(model, " that chooses step sizes")
 
 
 @dataclass

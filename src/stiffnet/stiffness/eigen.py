@@ -22,6 +22,7 @@ from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
+from stiffnet.stiffness.jacobian import Jacobian
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -186,26 +187,23 @@ def _arnoldi(operator: LinearOperator, end: Any, start: Floats) -> tuple[Complex
     return values, vectors
 
 
-def largest_singular_values(
-    apply: Map, adjoint: Map, size: int, rows: int, count: int = 6
-) -> Floats:
-    """Return the largest singular values of a map, largest first."""
+def largest_singular_values(jacobian: Jacobian, count: int = 6) -> Floats:
+    """Return the largest singular values of a Jacobian, largest first."""
+    size, rows, times = jacobian.size, jacobian.rows, _times(jacobian.apply)
     count = min(count, size, rows)
     if min(size, rows) <= SPACE:
-        return scipy.linalg.svdvals(matrix_of(apply, size, rows))[:count]
+        return scipy.linalg.svdvals(matrix_of(jacobian.apply, size, rows))[:count]
     start = np.random.default_rng(0)
-    if not np.any(_times(apply)(start.standard_normal(size))):
+    if not np.any(times(start.standard_normal(size))):
         return np.zeros(count)
-    operator = LinearOperator(
-        (rows, size), matvec=_times(apply), rmatvec=_times(adjoint), dtype=np.float64
-    )
+    back = _times(jacobian.adjoint)
+    operator = LinearOperator((rows, size), matvec=times, rmatvec=back, dtype=np.float64)
     values: Any
     try:
         values = svds(operator, count, tol=ARNOLDI, return_singular_vectors=False, rng=start)
     except ArpackError:  # as of an identity, where the first vector is all there is
         values = _by_blocks(operator, count, start)
-    found: Floats = np.sort(values)[::-1]
-    return found
+    return np.sort(values)[::-1]
 
 
 def _by_blocks(operator: LinearOperator, count: int, start: np.random.Generator) -> Any:

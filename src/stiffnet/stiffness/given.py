@@ -57,8 +57,7 @@ def is_tensor(values: Any) -> bool:
 
 def as_array(values: Any) -> NDArray[Any]:
     """Return a tensor, an array or a list as an array of its own kind of entries."""
-    array: NDArray[Any] = values.numpy(force=True) if is_tensor(values) else np.asarray(values)
-    return array
+    return values.numpy(force=True) if is_tensor(values) else np.asarray(values)
 
 
 def as_given(result: Floats, values: Any) -> Any:

@@ -27,8 +27,6 @@ KEEP = 2_000  # eigenvalues for pictures, which show about as many
 class Planes:
     """What all slices have, counted; a few of their eigenvalues."""
 
-    elements: int
-    """Entries of the Jacobian."""
     count: int
     """Eigenvalues in all."""
     negative: int
@@ -79,7 +77,7 @@ def plane_eigenvalues(
             "eigenvalues. Use another method."
         )
     side, rows = inputs[-1], math.prod(outputs)
-    elements, count = counts(inputs, outputs)
+    _, count = counts(inputs, outputs)
     stride = max(1, count // KEEP)
     negative = outside = seen = 0
     kept, ends = [], []
@@ -97,4 +95,4 @@ def plane_eigenvalues(
         kept.append(flat[-seen % stride :: stride].numpy())
         seen += len(flat)
         progress(places.stop / rows)
-    return Planes(elements, count, negative, outside, np.concatenate([*ends, *kept]))
+    return Planes(count, negative, outside, np.concatenate([*ends, *kept]))

@@ -80,8 +80,6 @@ class Found:
     """‖J‖₂, the largest singular value; over the largest |λ| it says how far from normal J is."""
     singular: Floats | None = None
     """The largest singular values, where there are no eigenvalues."""
-    elements: int | None = None
-    """Entries of the Jacobian, for `planes`."""
 
 
 def spectrum_of(
@@ -115,42 +113,26 @@ def spectrum_of(
     if cap < 1:
         raise StepError(f"`cap` is {cap} bytes. Give the bytes that matrices may take.")
     traced = Traced(function, x)
-    inputs, outputs = tuple(x.shape[1:]), tuple(traced.value.shape[1:])
     if method == "planes":
-        return _planes(traced, inputs, outputs, on_plan, progress)
+        return _planes(traced, on_plan, progress)
     if x.shape != traced.value.shape:
-        return _singular(traced, method, inputs, outputs, on_plan)
+        return _singular(traced, method, on_plan)
     reduced = _uncut(traced) if method == "dense" else _cut(traced)
     return _found(reduced, method, cap, on_plan, progress)
 
 
-def _planes(
-    traced: Traced,
-    inputs: tuple[int, ...],
-    outputs: tuple[int, ...],
-    on_plan: Callable[[Plan], object],
-    progress: Progress,
-) -> Found:
+def _planes(traced: Traced, on_plan: Callable[[Plan], object], progress: Progress) -> Found:
     jacobian = Jacobian(traced, traced.x)
     plan = Plan("planes", jacobian.size, 0, "", 16 * jacobian.size, None)
     on_plan(plan)
-    found = plane_eigenvalues(
-        jacobian.adjoint, inputs, outputs, tolerance=TOLERANCE, progress=progress
-    )
-    return Found(
-        plan, found.values, found.count, found.negative, found.outside, elements=found.elements
-    )
+    shapes = tuple(traced.x.shape[1:]), tuple(traced.value.shape[1:])
+    found = plane_eigenvalues(jacobian.adjoint, *shapes, tolerance=TOLERANCE, progress=progress)
+    return Found(plan, found.values, found.count, found.negative, found.outside)
 
 
-def _singular(
-    traced: Traced,
-    method: str,
-    inputs: tuple[int, ...],
-    outputs: tuple[int, ...],
-    on_plan: Callable[[Plan], object],
-) -> Found:
+def _singular(traced: Traced, method: str, on_plan: Callable[[Plan], object]) -> Found:
     if method != "krylov":
-        before, after = ("×".join(map(str, shape)) for shape in (inputs, outputs))
+        before, after = ("×".join(map(str, v.shape[1:])) for v in (traced.x, traced.value))
         raise ShapeChangesError(
             f"The shape changes from {before} to {after}, so the Jacobian is not "
             "square and has no eigenvalues. Use `method='krylov'` for its largest singular "
@@ -159,7 +141,7 @@ def _singular(
     jacobian = Jacobian(traced, traced.x)
     plan = Plan("krylov", jacobian.size, 0, "", 0, None)
     on_plan(plan)
-    values = largest_singular_values(jacobian.apply, jacobian.adjoint, jacobian.size, jacobian.rows)
+    values = largest_singular_values(jacobian)
     none = np.zeros(0, dtype=np.complex128)
     norm = float(values[0]) if len(values) else 0.0
     return Found(plan, none, 0, None, None, norm=norm, singular=values)
@@ -321,9 +303,7 @@ def _complex(apply: Map, vector: Complexes) -> Complexes:
 
 
 def _norm(jacobian: Jacobian) -> float | None:
-    found = largest_singular_values(
-        jacobian.apply, jacobian.adjoint, jacobian.size, jacobian.rows, count=1
-    )
+    found = largest_singular_values(jacobian, count=1)
     return float(found[0]) if len(found) else None
 
 

@@ -120,24 +120,24 @@ class Frame:
         """Return the node of a tensor that depends on the network's input, else None."""
         tensor = unwrapped(tensor)
         newest = self.newest.get(id(tensor))
-        if id(tensor) in self._values:
-            node = self._values[id(tensor)][1]
-            if newest is None or node is None or newest.time <= node.time:
-                return node
+        known, node = self._values.get(id(tensor), (None, None))
+        if known is not None and (newest is None or node is None or newest.time <= node.time):
+            return node
         if newest is not None and (frames := newest.frame.up_to(self)):
             for frame in frames:  # a module kept it, or wrote into it, and did not return it
                 assert frame.parent is not None
                 newest = frame.call(frame.parent, newest, tensor)
             return newest
-        if id(tensor) in self._values:
-            return self._values[id(tensor)][1]
+        if known is not None:
+            return node
         outer = self.parent.find(tensor) if self.parent else None
-        if outer is None:
-            return None
-        return self.new("argument", tensor, outer=outer)
+        return None if outer is None else self.new("argument", tensor, outer=outer)
 
-    def up_to(self, outer: "Frame") -> list["Frame"]:
-        """This frame and those around it, up to one without it; none if it is not among them."""
+    def up_to(self, outer: "Frame | None") -> list["Frame"]:
+        """This frame and those around it, up to one without it; none if it is not among them.
+
+        Up to none of them, all are.
+        """
         frames: list[Frame] = []
         frame: Frame | None = self
         while frame is not None and frame is not outer:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -134,11 +135,11 @@ class _Norms(Recorder):
             if isinstance(module, nn.MultiheadAttention):
                 self._hook_before(module, self._hear, with_kwargs=True)
         for module in around_layers(self.model):
-            self._hook_before(module, self._listen)
-            self._hook_after(module, self._stop_listening)
+            self._hook_before(module, lambda *_: self._heard.append(Heard()))
+            self._pop_after(module, self._heard)
         for module in takers:
             self._hook_before(module, self._open, with_kwargs=True)
-            self._hook_after(module, self._close)
+            self._pop_after(module, self._given)
         return self
 
     def _hook_before(self, module: nn.Module, hook: Any, **options: bool) -> RemovableHandle:
@@ -146,9 +147,10 @@ class _Norms(Recorder):
         handle = module.register_forward_pre_hook(_Uncopied(hook), **options)
         return self.watching.enter_context(handle)
 
-    def _hook_after(self, module: nn.Module, hook: Any) -> None:
-        handle = module.register_forward_hook(_Uncopied(hook), always_call=True)
-        self.watching.enter_context(handle)
+    def _pop_after(self, module: nn.Module, stack: list[Any]) -> None:
+        """Take off what a call put on a stack; a pass that was cut short has left none there."""
+        hook = _Uncopied(lambda *_: stack and stack.pop())
+        self.watching.enter_context(module.register_forward_hook(hook, always_call=True))
 
     def look_for(self, steps: Sequence[Step]) -> None:
         """Say which steps' sites to meet, whole blocks among them."""
@@ -179,9 +181,6 @@ class _Norms(Recorder):
     def _look(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         refuse_unread_padding(parameters_of(model), args, kwargs)
 
-    def _listen(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        self._heard.append(Heard())
-
     def _hear(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what an attention layer of torch is told."""
         call = told(layer, args, kwargs)
@@ -191,14 +190,6 @@ class _Norms(Recorder):
             self._given[-1].refuse_other(call.length, call.mask if call.own else None)
         for heard in self._heard:
             heard.hear(call)
-
-    def _stop_listening(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._heard:
-            self._heard.pop()
-
-    def _close(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._given:
-            self._given.pop()
 
     def begin(self) -> None:
         """Forget what a pass before this one left."""
@@ -274,11 +265,7 @@ class _Uncopied:
         self._hook(*given)
 
     def __reduce__(self) -> Any:
-        return _no_hook, ()
-
-
-def _no_hook() -> Any:
-    return _nothing
+        return partial, (_nothing,)
 
 
 def _nothing(*given: Any) -> None:

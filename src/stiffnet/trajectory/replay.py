@@ -60,12 +60,7 @@ class Addresses(Watch):
 
     def around(self, node: Node) -> tuple[Call, ...]:
         """The calls in which a value is handled, from the innermost outwards."""
-        calls = []
-        frame: Frame | None = node.frame
-        while frame is not None:
-            calls.append(self._calls[frame])
-            frame = frame.parent
-        return tuple(calls)
+        return tuple(self._calls[frame] for frame in node.frame.up_to(None))
 
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Number the calls of every module."""
@@ -231,11 +226,9 @@ class Replay(Numbered):
     def _take(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         of, operand = self.plan.of, self.plan.rate_operand
         operands = operands_of(args, kwargs)
-        scale = scale_of(func, kwargs)
+        scale = scale_of(func, {} if of == "rate" else kwargs)  # of a rate, its sign alone
         if of == "sum":
             raise _ReachedError(torch.add(*operands, alpha=scale))  # never in place
-        if of == "rate":
-            scale = -1.0 if scale_of(func, {}) < 0 else 1.0
         if of != "block":
             value = operands[operand]
             raise _ReachedError(value * scale if operand == 1 and scale != 1.0 else value.clone())

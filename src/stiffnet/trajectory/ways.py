@@ -135,11 +135,9 @@ def _scaled_operand(product: Node) -> int | None:
     return None if scaled == 1 and product.op not in ("mul", "mul_") else scaled
 
 
-def _is_attached(frame: Frame | None) -> bool:
+def _is_attached(frame: Frame) -> bool:
     """Whether this is the code of a module that was attached, or of a part of one."""
-    while frame is not None and not hasattr(frame.module, ATTACHED):
-        frame = frame.parent
-    return frame is not None
+    return any(hasattr(each.module, ATTACHED) for each in frame.up_to(None))
 
 
 def _size(node: Node) -> int:
