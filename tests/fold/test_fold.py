@@ -297,6 +297,17 @@ def _tied():
     return {"a": one, "b": other}
 
 
+class Blur(nn.Module):
+    """A fixed filter, kept out of state dicts as in timm's `BlurPool2d`."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("filt", torch.full((3, 1, 3, 3), 1 / 9), persistent=False)
+
+    def forward(self, x):
+        return F.conv2d(x, self.filt, padding=1, groups=3)
+
+
 REFUSED = {
     "a layer that is called twice": (_twice, parts, "'a.weight' is used 2 times"),
     "a value that goes elsewhere": (_used_elsewhere, parts, "comes out of a is used elsewhere"),
@@ -330,6 +341,11 @@ REFUSED = {
         lambda m, x: m.gate_here(m.n(x)),
         lambda: {"n": nn.BatchNorm2d(3, track_running_stats=False)},
         "it has no running statistics",
+    ),
+    "a filter that is not saved": (
+        lambda m, x: m.gate_here(m.blur(F.gelu(m.a(x)))),
+        lambda: {**parts(), "blur": Blur()},
+        "blur cannot hold it: 'blur.filt' is not in the network's state dict",
     ),
     "a gate that runs twice": (
         lambda m, x: m.gate_here(m.a(x)) + m.gate_here(m.b(x)), parts, "it is called 2 times",
