@@ -21,7 +21,7 @@ from torchvision.ops import FrozenBatchNorm2d
 from stiffnet.attention.asr import asr
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
-from stiffnet.network.attach import attach, attached
+from stiffnet.network.attach import attach, attached, detach
 from stiffnet.network.create import create_model
 from stiffnet.network.positions import Position, register_positions
 from stiffnet.results.fold import INDEX_CHANGES
@@ -364,6 +364,19 @@ def test_what_cannot_be_folded_is_refused_with_its_path_and_reason():
         with pytest.raises(FoldError, match=expected):
             fold(model, images(8), passes=0)
         assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_parameters_in_one_memory_are_tied_though_they_are_two():
+    """A copy, and so the state dict of a fold, has two of them: loaded, the last one counts."""
+    made = parts()
+    made["b"].weight.data = made["a"].weight.data
+    model = branch(lambda m, x: m.gate_here(m.a(x)) + m.b(x), **made)
+    with pytest.raises(FoldError, match=r"'a\.weight' and 'b\.weight' are in the same memory"):
+        fold(model, images(8), passes=0)
+    model.b.weight = nn.Parameter(model.a.weight.detach().clone())
+    result = fold(model, images(8), passes=0)
+    model.load_state_dict(result.model.state_dict(), strict=False)
+    assert_same(result.model, detach(model), images(8), 0)
 
 
 def test_a_relu_is_passed_where_the_gate_is_not_negative():
