@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from torchvision import transforms
+from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from stiffnet.data import open_data
 from stiffnet.data.folder import SUFFIXES, image_folder
@@ -96,6 +97,10 @@ def test_it_opens_by_path_by_name_and_by_split(place):
     for spec in (place, str(place), f"folder:{place}"):
         assert open_data(spec).classes == ("cat", "dog")
     assert open_data(place.parent, place.name).classes == ("cat", "dog")
+
+
+def test_no_file_is_left_out_that_torchvision_takes_for_an_image():
+    assert set(IMG_EXTENSIONS) <= set(SUFFIXES)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

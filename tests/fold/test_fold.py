@@ -21,7 +21,7 @@ from torchvision.ops import FrozenBatchNorm2d
 from stiffnet.attention.asr import asr
 from stiffnet.errors import FoldError
 from stiffnet.fold.fold import fold
-from stiffnet.network.attach import attach, attached
+from stiffnet.network.attach import attach, attached, detach
 from stiffnet.network.create import create_model
 from stiffnet.network.positions import Position, register_positions
 from stiffnet.results.fold import INDEX_CHANGES
@@ -297,6 +297,17 @@ def _tied():
     return {"a": one, "b": other}
 
 
+class Blur(nn.Module):
+    """A fixed filter, kept out of state dicts as in timm's `BlurPool2d`."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("filt", torch.full((3, 1, 3, 3), 1 / 9), persistent=False)
+
+    def forward(self, x):
+        return F.conv2d(x, self.filt, padding=1, groups=3)
+
+
 REFUSED = {
     "a layer that is called twice": (_twice, parts, "'a.weight' is used 2 times"),
     "a value that goes elsewhere": (_used_elsewhere, parts, "comes out of a is used elsewhere"),
@@ -331,6 +342,11 @@ REFUSED = {
         lambda: {"n": nn.BatchNorm2d(3, track_running_stats=False)},
         "it has no running statistics",
     ),
+    "a filter that is not saved": (
+        lambda m, x: m.gate_here(m.blur(F.gelu(m.a(x)))),
+        lambda: {**parts(), "blur": Blur()},
+        "blur cannot hold it: 'blur.filt' is not in the network's state dict",
+    ),
     "a gate that runs twice": (
         lambda m, x: m.gate_here(m.a(x)) + m.gate_here(m.b(x)), parts, "it is called 2 times",
     ),
@@ -348,6 +364,19 @@ def test_what_cannot_be_folded_is_refused_with_its_path_and_reason():
         with pytest.raises(FoldError, match=expected):
             fold(model, images(8), passes=0)
         assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_parameters_in_one_memory_are_tied_though_they_are_two():
+    """A copy, and so the state dict of a fold, has two of them: loaded, the last one counts."""
+    made = parts()
+    made["b"].weight.data = made["a"].weight.data
+    model = branch(lambda m, x: m.gate_here(m.a(x)) + m.b(x), **made)
+    with pytest.raises(FoldError, match=r"'a\.weight' and 'b\.weight' are in the same memory"):
+        fold(model, images(8), passes=0)
+    model.b.weight = nn.Parameter(model.a.weight.detach().clone())
+    result = fold(model, images(8), passes=0)
+    model.load_state_dict(result.model.state_dict(), strict=False)
+    assert_same(result.model, detach(model), images(8), 0)
 
 
 def test_a_relu_is_passed_where_the_gate_is_not_negative():

@@ -18,7 +18,7 @@ from stiffnet.data.images import Batches, Preparation, in_batches
 from stiffnet.data.workers import check_workers, faults_in, without_faults
 from stiffnet.errors import DataError
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
 SPLITS = {"train", "training", "val", "valid", "validation", "test"}
 

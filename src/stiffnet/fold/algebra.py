@@ -72,12 +72,14 @@ def _own(reading: Reading, tensor: Any, what: str) -> str:
 
 
 def _named(reading: Reading, tensor: Any, what: str) -> str:
-    """Name of a tensor that is the network's own and has one name."""
+    """Name of a tensor that is the network's own, is saved with it and has one name."""
     names = reading.names.get(id(tensor), []) if isinstance(tensor, Tensor) else []
     if not names:
         raise Refusal(_COMPUTED.format(what))
     if len(names) > 1:
         raise Refusal(f"its {what} is tied: {' and '.join(map(repr, names))} are one tensor")
+    if id(tensor) in reading.unsaved:
+        raise Refusal(f"{names[0]!r} is not in the network's state dict")
     return names[0]
 
 

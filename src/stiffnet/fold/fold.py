@@ -10,7 +10,7 @@ from torch import nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.caches import own_caches
-from stiffnet.fold.copies import copied, tensors_of
+from stiffnet.fold.copies import copied, in_one_memory, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
@@ -82,6 +82,12 @@ def fold(
     reason = unready(model)
     if reason is not None:
         raise FoldError(f"{type(model).__name__} is not ready to be folded: {reason}")
+    if tied := in_one_memory(model):
+        raise FoldError(
+            f"{' and '.join(map(repr, tied))} are in the same memory, though they are different "
+            "parameters, so that the state dict of a folded copy would not load. Make them one "
+            "parameter (`b.weight = a.weight`), or clone one."
+        )
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     kinds = {"cpu", *(device.type for device in devices)}
     with ExitStack() as usual:  # whatever the caller has switched on

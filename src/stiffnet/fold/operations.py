@@ -80,6 +80,12 @@ class Reading(Watch):
         for listed in (model.named_parameters, model.named_buffers):
             for name, tensor in listed(remove_duplicate=False):
                 self.names[id(tensor)].append(name)
+        self.unsaved = {
+            id(module._buffers[name])
+            for module in model.modules()
+            for name in module._non_persistent_buffers_set
+        }
+        """Buffers that a state dict leaves out."""
         self.uses: Counter[int] = Counter()
         self.overwritten: set[Node] = set()
         """Values that other code changed in place, through another name or a part of them."""
