@@ -16,6 +16,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 from stiffnet.data import open_data
 from stiffnet.data.folder import SUFFIXES, image_folder
 from stiffnet.data.images import Preparation
+from stiffnet.data.photos import photographs
 from stiffnet.errors import DataError
 
 RGB = Preparation((3, 8, 8), (0.0,) * 3, (1.0,) * 3)
@@ -325,6 +326,20 @@ def test_an_empty_folder_is_a_class_without_images(tmp_path):
     assert faults == []
     with pytest.raises(DataError, match="ant holds no images"):
         image_folder(tmp_path, allow_empty=False)
+
+
+def test_images_whose_format_is_not_read_are_named(tmp_path):
+    save(tmp_path / "ant" / "x.png")
+    assert image_folder(tmp_path).notes == ()
+    for name in ("a.gif", "b.JFIF", "c.heic", "d.avif", "labels.csv", ".hidden.gif", "notes"):
+        (tmp_path / "ant" / name).write_bytes(b"")
+    folder = image_folder(tmp_path)
+    assert folder.files == ("ant/x.png",)
+    assert folder.unread == ("ant/a.gif", "ant/b.JFIF", "ant/c.heic", "ant/d.avif")
+    [note] = folder.notes
+    assert note.startswith("4 images are left out")
+    assert "ant/a.gif, ant/b.JFIF, ant/c.heic and 1 more" in note
+    assert photographs(tmp_path).unread == folder.unread
 
 
 def test_a_class_may_be_a_link_to_a_folder_anywhere(tmp_path):

@@ -90,9 +90,11 @@ def test_folders_that_are_indices_are_taken_for_outputs_if_imagenet_is_named(tmp
 def test_a_class_without_images_is_a_note(tmp_path):
     root, watcher = photographs(tmp_path / "photos", ("a", "b")), Notes()
     (root / "c").mkdir()
+    (root / "a" / "other.gif").write_bytes(b"")
     report = measure("resnet20_cifar", root, out=tmp_path / "out", watcher=watcher).report
     assert report.classes == ("a", "b", "c")
     assert "1 of 3 classes has no images: c." in watcher.notes
+    assert any("1 image is left out" in note and "a/other.gif" in note for note in watcher.notes)
 
 
 def test_top5_counts_the_five_largest_and_says_nothing_of_fewer_outputs():

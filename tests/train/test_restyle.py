@@ -244,3 +244,13 @@ def test_the_recipe_is_that_of_johnson_and_uses_nothing_that_others_do_not():
         task_of(recipe)
     with pytest.raises(RecipeError, match=r"`tv_weight` is 2.0, but `task` is 'classify'"):
         task_of(Recipe(tv_weight=2.0))
+
+
+def test_a_file_of_weights_is_one_whatever_the_picture_is_called():
+    both = replace(RECIPE, style="flower", loss_weights="flower")
+    assert task_of(both).files() == {"file of loss weights": Path("flower")}
+    assert set(task_of(replace(both, style="flower.png")).files()) == {
+        "style picture",
+        "file of loss weights",
+    }
+    assert task_of(replace(both, loss_weights="random")).files() == {}

@@ -1,5 +1,6 @@
 """Images in class folders, ``ROOT/CLASS/**/*.jpg``, decoded when they are needed."""
 
+import mimetypes
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from stiffnet.data.decode import Middle, Varied, View, read_image, why_not
 from stiffnet.data.images import Batches, Preparation, in_batches
 from stiffnet.data.workers import check_workers, faults_in, without_faults
 from stiffnet.errors import DataError
+from stiffnet.words import few
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
@@ -34,6 +36,7 @@ class ImageFolder:
     files: tuple[str, ...]  # relative to the root
     labels: npt.NDArray[np.int64]
     classes: tuple[str, ...]
+    unread: tuple[str, ...] = ()  # files of image formats that are left out
 
     def __len__(self) -> int:
         return len(self.files)
@@ -43,6 +46,17 @@ class ImageFolder:
         """Classes without an image."""
         filled = set(self.labels.tolist())
         return tuple(name for label, name in enumerate(self.classes) if label not in filled)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say which images are left out."""
+        if not self.unread:
+            return ()
+        left = "1 image is" if len(self.unread) == 1 else f"{len(self.unread):,} images are"
+        return (
+            f"{left} left out of {self.root}, in formats that are not read: {few(self.unread)}. "
+            "Convert them to PNG or JPEG to use them.",
+        )
 
     def batches(
         self,
@@ -141,7 +155,7 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
     as their names sort as text ("10" before "2"), as torchvision's ``ImageFolder`` does; which
     output of a network that is, their names must decide. A class may be a link to a folder, and may
     have folders within, where links to folders are not followed. Files without an image's suffix
-    are left out.
+    are left out, and images whose format is not read are listed (`unread`).
 
     Args:
         root: The folder.
@@ -172,9 +186,11 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
                 f"{top} holds splits ({', '.join(folders)}), not classes. "
                 f"Give one of them, such as {top / folders[-1]}."
             )
-        found = [_images_below(top, name) for name in folders]
+        below = [_images_below(top, name) for name in folders]
     except OSError as error:
         raise unreadable(error, top) from error
+    unread = tuple(file for _, others in below for file in others)
+    found = [images for images, _ in below]
     if not any(found):
         raise DataError(
             f"{top} holds no images. Its class folders should hold {', '.join(SUFFIXES)} files."
@@ -191,11 +207,12 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
         files=tuple(file for files in found for file in files),
         labels=labels.astype(np.int64),
         classes=tuple(folders),
+        unread=unread,
     )
 
 
-def _images_below(root: Path, name: str) -> list[str]:
-    """Return the images of one class, as sorted paths relative to `root`."""
+def _images_below(root: Path, name: str) -> tuple[list[str], list[str]]:
+    """Return the images of one class, as `images_within` does."""
     if root.resolve().is_relative_to(_target(root / name)):
         raise DataError(
             f"{root / name} is a link to a folder that it is in itself. Take it away, or point it "
@@ -204,8 +221,10 @@ def _images_below(root: Path, name: str) -> list[str]:
     return images_within(root, root / name)
 
 
-def images_within(root: Path, folder: Path) -> list[str]:
+def images_within(root: Path, folder: Path) -> tuple[list[str], list[str]]:
     """Return the images in a folder and the folders within, as sorted paths relative to `root`.
+
+    Beside them, those whose format is not read.
 
     Raises:
         DataError: If a link leaves both.
@@ -216,18 +235,24 @@ def images_within(root: Path, folder: Path) -> list[str]:
         raise error
 
     inside = (root.resolve(), _target(folder))
-    found = []
+    found: tuple[list[str], list[str]] = ([], [])
     for place, folders, files in os.walk(folder, onerror=stop):
         folders[:] = [entry for entry in folders if not entry.startswith(".")]
         for entry in folders:
             _refuse_escape(Path(place, entry), inside)
         for entry in files:
             path = Path(place, entry)
-            if entry.startswith(".") or path.suffix.lower() not in SUFFIXES:
+            is_read = path.suffix.lower() in SUFFIXES
+            if entry.startswith(".") or not (is_read or _is_image(entry)):
                 continue
-            _refuse_escape(path, inside)
-            found.append(path.relative_to(root).as_posix())
-    return sorted(found)
+            if is_read:
+                _refuse_escape(path, inside)
+            found[0 if is_read else 1].append(path.relative_to(root).as_posix())
+    return sorted(found[0]), sorted(found[1])
+
+
+def _is_image(name: str) -> bool:
+    return (mimetypes.guess_type(name)[0] or "").startswith("image/")
 
 
 def unreadable(error: OSError, folder: Path) -> DataError:

@@ -28,13 +28,13 @@ def photographs(root: str | os.PathLike[str]) -> ImageFolder:
     if not top.is_dir():
         raise DataError(f"{top} is not a folder. Give the one that holds the photographs.")
     try:
-        files = images_within(top, top)
+        files, unread = images_within(top, top)
     except OSError as error:
         raise unreadable(error, top) from error
     if not files:
         raise DataError(f"{top} holds no pictures. Put {', '.join(SUFFIXES)} files there.")
     labels = np.zeros(len(files), dtype=np.int64)
-    return ImageFolder(top.resolve().name, top, tuple(files), labels, (CLASS,))
+    return ImageFolder(top.resolve().name, top, tuple(files), labels, (CLASS,), tuple(unread))
 
 
 def photo_splits(root: str | os.PathLike[str]) -> tuple[ImageFolder, ImageFolder]:

@@ -83,7 +83,9 @@ class Record:
         raw = read_file(path, "Name a report that `save` wrote.")
         try:
             return cls.from_row(RESULT.opened(raw, f"stiffnet {cls.KIND}, version 1"))
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        except (
+            AssertionError, AttributeError, KeyError, RecursionError, TypeError, ValueError,
+        ) as error:  # fmt: skip
             raise CorruptFileError(
                 f"{path} is no {cls.KIND} of ours, or it is damaged. {cls.AGAIN}, or name a file "
                 f"that `{cls.__name__}.save` wrote."

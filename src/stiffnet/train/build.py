@@ -78,8 +78,8 @@ def open_subject(
     notes: list[str] = []
     if isinstance(test, ImageFolder) and (empty := test.empty_classes):
         notes.append(f"there are no test images of {listed(list(empty), SHOWN)}.")
-    if isinstance(train, BoxedImages) and isinstance(test, BoxedImages):
-        notes += (*train.notes, *test.notes)
+    for split in (train, test):
+        notes += split.notes if isinstance(split, BoxedImages | ImageFolder) else ()
     if began is not None:
         loaded = _rebuilt(began)
     else:

@@ -71,12 +71,12 @@ class Restyle(Task):
 
     def files(self) -> Mapping[str, Path]:
         """The style picture and the weights, unless they come with the package."""
-        given = {
-            "style picture": self.recipe.style,
-            "file of loss weights": self.recipe.loss_weights,
-        }
-        kept = {RANDOM} if named_picture(self.recipe.style) is None else {RANDOM, self.recipe.style}
-        return {name: Path(path) for name, path in given.items() if path not in kept}
+        found = {}
+        if named_picture(self.recipe.style) is None:
+            found["style picture"] = Path(self.recipe.style)
+        if self.recipe.loss_weights != RANDOM:
+            found["file of loss weights"] = Path(self.recipe.loss_weights)
+        return found
 
     def open(self, preparation: Preparation) -> None:
         """Read the loss network, and look at the style picture with it.
