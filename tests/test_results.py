@@ -1,5 +1,6 @@
 """The page of results is what the rows that are kept in the repository say."""
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -44,3 +45,11 @@ def test_a_verdict_is_what_the_present_rule_says(record):
     assert (record.claim, record.verdict, record.why) == (study.claim, found.verdict, found.why)
     for kept, now in zip(record.comparisons, made, strict=True):
         assert asdict(kept) == pytest.approx(asdict(now))
+
+
+def test_the_readme_counts_the_verdicts():
+    many = Counter(record.verdict for record in RECORDS)
+    assert (
+        f"{many['held']} of {len(RECORDS)} claims held, {many['refuted']} were refuted and "
+        f"{many['undecided']} are undecided"
+    ) in (ROOT / "README.md").read_text()
