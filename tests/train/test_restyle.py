@@ -19,6 +19,7 @@ from stiffnet.data.images import Preparation
 from stiffnet.data.picture import open_picture
 from stiffnet.errors import DataError, RecipeError
 from stiffnet.network.model_folder import read_folder
+from stiffnet.train.build import open_subject
 from stiffnet.train.perceptual import open_loss_network
 from stiffnet.train.recipe import Recipe
 from stiffnet.train.recipes import RECIPES
@@ -254,3 +255,11 @@ def test_a_file_of_weights_is_one_whatever_the_picture_is_called():
         "file of loss weights",
     }
     assert task_of(replace(both, loss_weights="random")).files() == {}
+
+
+def test_pictures_in_a_format_that_is_not_read_are_named_once(photographs):
+    Path("photos/moving.gif").write_bytes(b"")
+    recipe = replace(RECIPE, data="./photos")
+    *_, notes = open_subject(recipe, task_of(recipe))
+    [note] = [each for each in notes if "left out" in each]
+    assert "moving.gif" in note

@@ -78,8 +78,8 @@ def open_subject(
     notes: list[str] = []
     if isinstance(test, ImageFolder) and (empty := test.empty_classes):
         notes.append(f"there are no test images of {listed(list(empty), SHOWN)}.")
-    for split in (train, test):
-        notes += split.notes if isinstance(split, BoxedImages | ImageFolder) else ()
+    described = (each for each in (train, test) if isinstance(each, BoxedImages | ImageFolder))
+    notes += dict.fromkeys(note for each in described for note in each.notes)  # one of both, once
     if began is not None:
         loaded = _rebuilt(began)
     else:
