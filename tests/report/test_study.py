@@ -278,7 +278,9 @@ def test_a_chart_of_differences_shows_zero_and_what_its_colours_mean():
     left, right = layout["xaxis"]["range"]
     assert left < 0 < max(each.high for each in made.comparisons) < right
     assert layout["showlegend"]
-    assert layout["yaxis"]["ticklabelposition"] == "inside top"  # all the width is for intervals
+    words = [(each["text"], each["y"]) for each in layout["annotations"]]  # above, not beside
+    assert words == [(text, i) for i, text in enumerate(layout["yaxis"]["ticktext"])]
+    assert not layout["yaxis"]["showticklabels"]
 
 
 def test_marks_and_columns_that_nothing_has_are_not_spoken_of():

@@ -27,14 +27,22 @@ def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
         "showgrid": False,
         "tickmode": "array",
         "tickvals": list(range(len(made))),
-        "ticktext": [plot_text(_short(each), longest=44) for each in made],
-        "ticklabelposition": "inside top",  # beside, they would leave a phone no room to draw
+        "ticktext": [plot_text(_short(each), longest=52) for each in made],
+        "showticklabels": False,  # beside the axis they would leave a phone no room to draw
         "ticks": "",
         "showline": False,
         "range": [len(made) - 0.5, -0.8],
     }
     layout["xaxis"] |= {"zeroline": True, "zerolinecolor": LIGHT["axis"], "zerolinewidth": 1.5}
     layout["xaxis"]["range"] = _reach(made)
+    layout["annotations"] = [
+        {
+            "text": text, "x": 0, "xref": "paper", "xanchor": "left", "y": i, "yanchor": "bottom",
+            "yshift": 6, "showarrow": False, "bgcolor": LIGHT["paper"], "borderpad": 0,
+            "font": layout["yaxis"]["tickfont"],
+        }
+        for i, text in enumerate(layout["yaxis"]["ticktext"])
+    ]  # fmt: skip
     layout["showlegend"] = True  # also of one verdict: its colour says which
     layout["margin"] |= {"t": 48}
     layout["legend"] |= {"y": 1.0}
