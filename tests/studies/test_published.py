@@ -61,10 +61,11 @@ def test_a_misspelt_table_is_refused_with_the_nearest():
 
 
 @pytest.mark.slow
-def test_the_wheel_contains_the_tables(tmp_path):
+def test_the_wheel_contains_the_tables(tmp_path, monkeypatch):
     hatch = pytest.importorskip("hatchling.builders.wheel")
     pytest.importorskip("hatch_fancy_pypi_readme")
     root = resources.files("stiffnet").joinpath("..", "..")
+    monkeypatch.chdir(str(root))  # where the plugin looks for the README
     builder = hatch.WheelBuilder(str(root))
     [wheel] = builder.build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:

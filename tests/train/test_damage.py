@@ -268,3 +268,14 @@ def test_resuming_reads_and_sums_each_part_of_the_checkpoint_once(tmp_path, monk
         "weights.safetensors": 1, "optimizer.safetensors": 1, "average.safetensors": 1,
     }  # fmt: skip
     assert opened["state.json"] == 1
+
+
+def test_a_checkpoint_whose_owner_is_damaged_is_not_taken_for_another_run_s(run_folder):
+    folder, run = run_folder / "checkpoints", RunFolder(run_folder).owner
+    file = folder / NEWEST / "run.json"
+    other = run[:-1] + ("0" if run[-1] != "0" else "1")
+    file.write_text(file.read_text().replace(run, other))
+    where, problems = newest_whole(folder, run)
+    assert where.path == folder / PREVIOUS
+    [problem] = problems
+    assert f"{file} is not as it was written" in problem

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -184,6 +185,18 @@ def read_parts(
     fields["preparation"] = Preparation(**msgspec.structs.asdict(fields["preparation"]))
     del fields["format"]
     return ModelFolder(path=folder, **{**fields, "parts": tuple(parts)}), parts
+
+
+def is_damaged(folder: Path, name: str) -> bool:
+    """Whether a part of a model folder is not what its manifest says, which is whole itself."""
+    with suppress(CheckpointError, StorageError):
+        part = _read_manifest(folder).parts.get(name)
+        try:
+            if part is not None:
+                _verified(folder / name, part, keep=False)
+        except CorruptFileError:
+            return True
+    return False
 
 
 def same_tensors(state: Mapping[str, Tensor]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from stiffnet.network.model_folder import (
     WEIGHTS,
     Fact,
     ModelFolder,
+    is_damaged,
     read_parts,
     stored_tensors,
     write_folder,
@@ -207,10 +208,12 @@ def checkpoint_name(epochs: int, steps: int) -> str:
 def checkpoints(folder: Path, run: str = "") -> list[Path]:
     """Return the finished checkpoints in a folder, newest first, damaged ones among them.
 
-    Those that say that they are of another run are left out.
+    Those that say that they are of another run are left out, unless what they say is damaged.
     """
     return [
-        path for path in finished_folders(folder) if read_identity(path) is None or is_of(path, run)
+        path
+        for path in finished_folders(folder)
+        if read_identity(path) is None or is_of(path, run) or is_damaged(path, RUN)
     ]
 
 
