@@ -441,8 +441,9 @@ def test_a_study_that_is_killed_three_times_ends_with_the_same_rows(root, tmp_pa
 
 
 @pytest.mark.slow
-def test_submitit_computes_rows_as_it_would_for_slurm(root):
+def test_submitit_computes_rows_as_it_would_for_slurm(root, monkeypatch):
     pytest.importorskip("submitit")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # where the rows are
     launcher = SlurmJobs(root / "jobs", {"timeout_min": "5"}, cluster="local")
     done = ran([study({**PLAIN, "bad": job(3.0, "killed")})], root, launcher, seeds=1)
     assert [line.values for line in done.reports[0].lines[:2]] == [

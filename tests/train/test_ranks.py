@@ -196,9 +196,9 @@ def torchrun(out: Path, restarts: int) -> subprocess.Popen:
     )  # fmt: skip
 
 
-def rank_of(session: int, rank: int) -> int:
-    """Return the process of a rank, by its environment."""
-    for pid in faults.processes_of(session):
+def rank_of(parent: int, rank: int) -> int:
+    """Return the process of a rank, by its environment; newer torchruns give it a session."""
+    for pid in faults.children_of(parent):
         if f"\0RANK={rank}\0" in f"\0{Path(f'/proc/{pid}/environ').read_text()}\0":
             return pid
     raise AssertionError(f"there is no rank {rank}")
@@ -208,7 +208,7 @@ def rank_of(session: int, rank: int) -> int:
 def test_under_torchrun_a_lost_rank_is_survived_or_ends_all(tmp_path):
     results = {}
     for name, restarts, hurt in (("clean", 0, False), ("hurt", 1, True), ("ended", 0, True)):
-        out = tmp_path / name
+        out, ranks = tmp_path / name, []
         process = torchrun(out, restarts)
         try:
             if hurt:
@@ -217,13 +217,16 @@ def test_under_torchrun_a_lost_rank_is_survived_or_ends_all(tmp_path):
                         len(kept(out)) > 2 and kept(out)[-1] >= "epoch-0000-step-000000003"
                     )
                 )
+                ranks = faults.children_of(process.pid)
                 os.kill(rank_of(process.pid, 1), signal.SIGKILL)
                 began = time.monotonic()
             _, said = process.communicate(timeout=10 * faults.PATIENCE)
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        until(lambda session=process.pid: not faults.processes_of(session), seconds=10)
+                for pid in (*faults.children_of(process.pid), process.pid):
+                    os.kill(pid, signal.SIGKILL)
+                process.communicate()
+        until(lambda pids=ranks: not any(Path(f"/proc/{pid}").exists() for pid in pids), seconds=10)
         results[name] = process.returncode
         if name == "ended":
             assert time.monotonic() - began < SECONDS
