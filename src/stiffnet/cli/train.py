@@ -103,6 +103,7 @@ def train(
     A run that was stopped or killed continues with --resume, as if nothing had happened.
     """
     from stiffnet.jobs.train import train as job
+    from stiffnet.train.ranks import leave_together
     from stiffnet.train.run import Machinery
 
     trained = job(
@@ -136,6 +137,7 @@ def train(
     )
     if trained.result.rank == 0:
         print(_told(trained))
+    leave_together()
 
 
 def _told(trained: "Trained") -> str:

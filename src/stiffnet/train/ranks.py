@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import torch
@@ -48,6 +48,18 @@ def in_company(fabric: Fabric) -> Iterator[None]:
             f"Rank {fabric.global_rank} ends because another rank has ended. See what that one "
             "said; then continue with `--resume`."
         ) from error
+
+
+def leave_together() -> None:
+    """End the group of ranks, if there is one, when all of them are done and all is written.
+
+    Left to the end of the process, gloo's threads abort it now and then, and torchrun takes a
+    finished run for a failed one.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        with suppress(RuntimeError):  # a rank that was lost by now has nothing left to do
+            torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 def in_order(fabric: Fabric, kept: list[T]) -> list[T]:
