@@ -1,6 +1,5 @@
 """Images in class folders, ``ROOT/CLASS/**/*.jpg``, decoded when they are needed."""
 
-import mimetypes
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,19 @@ from stiffnet.errors import DataError
 from stiffnet.words import few
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
+NOT_READ = (
+    ".gif",
+    ".jfif",
+    ".jpe",
+    ".jp2",
+    ".jxl",
+    ".avif",
+    ".heic",
+    ".heif",
+    ".tga",
+    ".ico",
+    ".svg",
+)
 CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
 SPLITS = {"train", "training", "val", "valid", "validation", "test"}
 
@@ -242,17 +254,14 @@ def images_within(root: Path, folder: Path) -> tuple[list[str], list[str]]:
             _refuse_escape(Path(place, entry), inside)
         for entry in files:
             path = Path(place, entry)
-            is_read = path.suffix.lower() in SUFFIXES
-            if entry.startswith(".") or not (is_read or _is_image(entry)):
+            suffix = path.suffix.lower()
+            is_read = suffix in SUFFIXES
+            if entry.startswith(".") or not (is_read or suffix in NOT_READ):
                 continue
             if is_read:
                 _refuse_escape(path, inside)
             found[0 if is_read else 1].append(path.relative_to(root).as_posix())
     return sorted(found[0]), sorted(found[1])
-
-
-def _is_image(name: str) -> bool:
-    return (mimetypes.guess_type(name)[0] or "").startswith("image/")
 
 
 def unreadable(error: OSError, folder: Path) -> DataError:
