@@ -12,9 +12,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.train.ranks import leave_together
 from tolerances import RTOL
 from train import faults
 from train.faults import EVERYTHING, Life, finish, kept, left_over, outcome, until
@@ -235,3 +237,11 @@ def test_under_torchrun_a_lost_rank_is_survived_or_ends_all(tmp_path):
             assert process.returncode == 0, said
     assert results["ended"] != 0
     assert outcome(tmp_path / "hurt") == outcome(tmp_path / "clean")
+
+
+def test_ranks_leave_their_group_and_need_none(tmp_path):
+    leave_together()
+    store = f"file://{tmp_path / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    leave_together()
+    assert not torch.distributed.is_initialized()

@@ -20,19 +20,9 @@ from stiffnet.errors import DataError
 from stiffnet.words import few
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
-NOT_READ = (
-    ".gif",
-    ".jfif",
-    ".jpe",
-    ".jp2",
-    ".jxl",
-    ".avif",
-    ".heic",
-    ".heif",
-    ".tga",
-    ".ico",
-    ".svg",
-)
+NOT_READ = (  # images all the same
+    ".gif", ".jfif", ".jpe", ".jp2", ".jxl", ".avif", ".heic", ".heif", ".tga", ".ico", ".svg",
+)  # fmt: skip
 CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
 SPLITS = {"train", "training", "val", "valid", "validation", "test"}
 
