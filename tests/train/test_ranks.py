@@ -208,8 +208,8 @@ def rank_of(parent: int, rank: int) -> int:
 
 @pytest.mark.slow
 def test_under_torchrun_a_lost_rank_is_survived_or_ends_all(tmp_path):
-    results = {}
-    for name, restarts, hurt in (("clean", 0, False), ("hurt", 1, True), ("ended", 0, True)):
+    results = {}  # restarted ranks need more than one try to find each other on a busy machine
+    for name, restarts, hurt in (("clean", 0, False), ("hurt", 3, True), ("ended", 0, True)):
         out, ranks = tmp_path / name, []
         process = torchrun(out, restarts)
         try:
