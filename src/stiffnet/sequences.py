@@ -183,11 +183,41 @@ def _is_padding_mask(mask: Any) -> bool:
 
 
 def says_padding(mask: Tensor) -> bool:
-    """Whether an attention mask of any kind hides some token from all others; asks the device.
+    """Whether an attention mask of any kind has tokens like padding; asks the device.
+
+    That is a token which is hidden from all, or, where padding reads itself, from all others: by
+    itself alone, before tokens that it reads, or between two that go together. A last token which
+    the others do not see may be an ordinary one of a causal network.
 
     >>> says_padding(torch.tensor([[1, 1, 0]])), says_padding(torch.ones(1, 1, 3, 3).tril().bool())
     (True, False)
+    >>> says_padding(torch.tensor([[[1, 1, 0], [1, 1, 0], [0, 0, 1]]]))
+    True
     """
+    if mask.ndim > 2 and 1 < mask.shape[-1] == mask.shape[-2]:
+        reads = (~_hidden(mask)).flatten(1, -3).any(dim=1) if mask.ndim > 3 else ~_hidden(mask)
+        if bool(_left_out(reads).any()):
+            return True
+    return _hides_from_all(mask)
+
+
+def _left_out(reads: Tensor) -> Tensor:
+    """Tokens that only they themselves read, though tokens around them go together.
+
+    `reads` has the shape (samples, length, length).
+    """
+    length = reads.shape[-1]
+    place = torch.arange(length, device=reads.device)
+    itself = torch.eye(length, dtype=torch.bool, device=reads.device)
+    unread = ~(reads & ~itself).any(dim=1)
+    reads = reads | itself
+    first = torch.where(reads, place, length).amin(dim=2)
+    last = torch.where(reads, place, -1).amax(dim=2)
+    between = ((first[:, :, None] < place) & (place < last[:, :, None])).any(dim=1)
+    return unread & (between | (last > place) | (first == last))
+
+
+def _hides_from_all(mask: Tensor) -> bool:
     hidden = _hidden(mask)
     if mask.ndim > 2:
         hidden = hidden.flatten(1, -2).all(dim=1)  # by every token that could read it
@@ -247,7 +277,7 @@ def pads_by_itself(
         return False
     length = mask.shape[-1]
     known = any(call is None or length in call.lengths for call in around)
-    return not known and (mask.ndim == 2 or mask.shape[-2] == length) and says_padding(mask)
+    return not known and (mask.ndim == 2 or mask.shape[-2] == length) and _hides_from_all(mask)
 
 
 def unread_padding(

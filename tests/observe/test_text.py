@@ -66,6 +66,43 @@ def test_padding_in_a_mask_of_four_axes_is_refused_and_a_causal_one_is_not(kind)
     gated(input_ids=IDS, attention_mask=PADDED)
 
 
+def _reading(real, *, causal, others):
+    """Which token reads which, where padding reads itself, and the real tokens if `others`."""
+    known = torch.as_tensor(real).bool()
+    reads = torch.ones(len(known), len(known)).tril().bool() if causal else known.new_ones(1, 1)
+    reads = reads & known & (others | known[:, None])
+    return (reads | torch.eye(len(known)).bool())[None, None]
+
+
+@pytest.mark.parametrize("others", [True, False], ids=["reads tokens", "reads itself alone"])
+@pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
+@pytest.mark.parametrize("real", [[1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0], [0, 1, 1, 1, 1, 1]])
+def test_padding_that_reads_itself_is_refused(real, causal, others):
+    mask = _reading(real, causal=causal, others=others)
+    call = {"input_ids": IDS[:1], "attention_mask": mask}
+    with pytest.raises(StepError, match="has padding and does not say which tokens"):
+        stiffnet.measure(network(BERT), [call])
+
+
+PART, BACK = torch.arange(6) // 3, torch.arange(6)[:, None] - torch.arange(6)
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        pytest.param(BACK >= 0, id="causal"),
+        pytest.param((BACK >= 0) | (torch.arange(6) < 3), id="prefix"),
+        pytest.param((BACK >= 0) & (BACK < 3), id="causal window"),
+        pytest.param(BACK.abs() < 2, id="window"),
+        pytest.param(PART == PART[:, None], id="packed"),
+        pytest.param((PART == PART[:, None]) & (BACK >= 0), id="packed, causal"),
+    ],
+)
+def test_masks_that_hide_tokens_from_some_have_no_padding(reads):
+    call = {"input_ids": IDS[:1], "attention_mask": reads[None, None]}
+    assert stiffnet.measure(network(BERT), [call]).samples == 1
+
+
 @pytest.mark.parametrize("step", ["h.1", "h.1#1"], ids=["attention", "mlp"])
 def test_a_causal_step_has_the_eigenvalues_of_its_jacobian(step):
     """Its attention hides later tokens by scores of -inf."""
