@@ -94,8 +94,8 @@ PART, BACK = torch.arange(6) // 3, torch.arange(6)[:, None] - torch.arange(6)
         pytest.param((BACK >= 0) | (torch.arange(6) < 3), id="prefix"),
         pytest.param((BACK >= 0) & (BACK < 3), id="causal window"),
         pytest.param(BACK.abs() < 2, id="window"),
-        pytest.param(PART == PART[:, None], id="packed"),
-        pytest.param((PART == PART[:, None]) & (BACK >= 0), id="packed, causal"),
+        pytest.param(PART[:, None] == PART, id="packed"),
+        pytest.param((PART[:, None] == PART) & (BACK >= 0), id="packed, causal"),
     ],
 )
 def test_masks_that_hide_tokens_from_some_have_no_padding(reads):
