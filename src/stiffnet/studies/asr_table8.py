@@ -9,7 +9,7 @@ NOISES = {
     "constant 0.5, 0.2": ("constant", 0.5, 0.2),
     "random 0.1, 0.1": ("random", 0.1, 0.1),
 }
-# One of each kind: the constant noise under which the paper's network loses most, and the random one.
+# One of each kind: the constant noise under which the paper's network loses most, and a random one.
 AT_SMALL_SCALE = ("constant 0.5, 0.5", "random 0.1, 0.1")
 MODULES = {"none": "none", "asr:se": "SE"}
 ROWS = {f"{module}, {noise}": (module, noise) for noise in NOISES for module in MODULES}
