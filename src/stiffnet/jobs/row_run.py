@@ -5,14 +5,14 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from stiffnet.errors import StiffnetError
-from stiffnet.jobs.row_store import PlannedRow, RowStore
+from stiffnet.jobs.row_store import RowStore
 from stiffnet.provenance import versions_of
 from stiffnet.results.study import StudyRow, Values
 from stiffnet.train.stopping import Stopped
@@ -51,7 +51,8 @@ class Order:
     """A row to compute, and what is needed for that beside what determines it."""
 
     root: str
-    row: PlannedRow
+    row: StudyRow
+    """Without values yet."""
     task: Task
     data: str = ""
     command: str = ""
@@ -93,7 +94,7 @@ def run_row(order: Order) -> StudyRow:
             **({"command": order.command} if order.command else {}),
             **_otherwise(known, values),
         }
-        made = StudyRow(row.address, row.kind, row.settings, row.needs, values, facts, error)
+        made = replace(row, values=values, facts=facts, error=error)
         store.write(made)
         return made
 
