@@ -83,12 +83,13 @@ def run_row(order: Order) -> StudyRow:
         store.forget_failure(row.address)
         began, computed = time.perf_counter(), time.process_time()
         values, error = _values(order, store)
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
         facts = {
             "seconds": f"{time.perf_counter() - began:.1f}",
             COMPUTING: f"{time.process_time() - computed:.1f}",
             "versions": versions_of("stiffnet", "torch", "timm", "torchvision", "numpy"),
             "python": platform.python_version(),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {_device()}",
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {device}",
             "threads": str(torch.get_num_threads()),
             **({"data": order.data} if order.data else {}),
             **({"command": order.command} if order.command else {}),
@@ -147,7 +148,3 @@ def _not_finite(value: Any, name: str = "") -> str:
     elif isinstance(value, (list, tuple)):
         inner = [(name, each) for each in value]
     return next((bad for key, each in inner if (bad := _not_finite(each, key))), "")
-
-
-def _device() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"

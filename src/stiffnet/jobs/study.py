@@ -124,7 +124,9 @@ def run_studies(
     )
     for report in reports:
         watcher.found(report)
-    texts = [*(report.to_json() for report in reports), page(reports, heading=_heading(reports))]
+    what = reports[0].name if len(reports) == 1 else f"{len(reports)} studies"
+    drawn = page(reports, heading=f"{what}, at scale {scale}")
+    texts = [*(report.to_json() for report in reports), drawn]
     return Studied(reports, write(root, dict(zip([*names, PAGE], texts, strict=True))))
 
 
@@ -336,9 +338,3 @@ def _needed(wanted: Sequence[Wanted], rows: Mapping[str, StudyRow]) -> set[str]:
             found.add(address)
             left += rows[address].needs
     return found
-
-
-def _heading(reports: Sequence[StudyReport]) -> str:
-    if len(reports) == 1:
-        return f"{reports[0].name}, at scale {reports[0].scale}"
-    return f"{len(reports)} studies, at scale {reports[0].scale}"
