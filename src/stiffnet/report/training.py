@@ -92,12 +92,7 @@ def sentence(log: TrainingLog) -> str:
 
 
 def _figure(
-    runs: Given,
-    heading: str,
-    axis: str,
-    factor: float,
-    test: str,
-    train: str,
+    runs: Given, heading: str, axis: str, factor: float, test: str, train: str
 ) -> go.Figure:
     layout = canvas(height=420, x="epoch", y=axis)
     layout["hovermode"] = "x"
