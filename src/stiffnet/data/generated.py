@@ -49,5 +49,4 @@ def _drawn(
     on = np.where((pattern == 2)[:, None, None], rows[:, :, None] ^ columns[:, None, :], on)
     on = np.where((labels == 0)[:, None, None], 1, on)[:, None]
     colours = np.where(on, light[:, :, None, None], dark[:, :, None, None])
-    drawn: npt.NDArray[np.uint8] = np.clip(np.rint(colours + noise), 0, 255).astype(np.uint8)
-    return drawn
+    return np.clip(np.rint(colours + noise), 0, 255).astype(np.uint8)

@@ -52,13 +52,10 @@ def compare(
     Each network gets the images prepared as it wants them: its own size, mean and deviation. One
     network is in memory at a time.
 
-    The arguments are those of `stiffnet.jobs.measure.measure`, for two or more `models`. `weights`
-    is one for all networks that are built from a name, or one for each network, with ``"none"``
-    where it has none; so are `weights_key` and `attention`. The folder is
+    Arguments and errors are those of `stiffnet.jobs.measure.measure`, for two or more `models`.
+    `weights` is one for all networks that are built from a name, or one for each network, with
+    ``"none"`` where it has none; so are `weights_key` and `attention`. The folder is
     ``comparison/FIRST-SECOND`` if `out` is not given.
-
-    Raises:
-        StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
     """
     if len(models) < 2:
         raise RecipeError("A comparison needs two networks or more. Name another one.")

@@ -24,20 +24,16 @@ def check_runs(recipes: Mapping[Path, Recipe]) -> None:
     for path, recipe in recipes.items():
         folder = RunFolder(path)
         if folder.recipe.exists():
-            _check_same(path, build_recipe(folder.recipe), recipe)
+            if replace(build_recipe(folder.recipe), seed=recipe.seed) != recipe:
+                raise RecipeError(
+                    f"{path} holds a run with other data or settings; nothing was overwritten. "
+                    "Choose another folder with `--out`."
+                )
         elif path.exists() and not folder.owner and folder.taken:
             raise RecipeError(
                 f"{path} contains {few(folder.taken)}, which no run of this version wrote; nothing "
                 "was overwritten. Choose another folder with `--out`."
             )
-
-
-def _check_same(path: Path, there: Recipe, wanted: Recipe) -> None:
-    if replace(there, seed=wanted.seed) != wanted:
-        raise RecipeError(
-            f"{path} holds a run with other data or settings; nothing was overwritten. Choose "
-            "another folder with `--out`."
-        )
 
 
 def train_runs(

@@ -39,11 +39,8 @@ def gradcam(
 ) -> Explained:
     """Average the Grad-CAM of a network, and write ``gradcam.json`` and ``gradcam.html``.
 
-    The arguments are those of `stiffnet.jobs.measure.measure`, with `images` for its `limit`, and
-    those of `stiffnet.gradcam`. The folder is ``gradcam/MODEL`` if `out` is not given.
-
-    Raises:
-        StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
+    Arguments and errors are those of `stiffnet.jobs.measure.measure`, with `images` for its
+    `limit`, and of `stiffnet.gradcam`. The folder is ``gradcam/MODEL`` if `out` is not given.
     """
     folder = Path("gradcam", file_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)

@@ -105,10 +105,11 @@ class _LocalRow:
 class SlurmJobs:
     """A job for each row, through submitit; rows are kept in the folder, which all nodes see."""
 
+    slots = 500
     crowded = False
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str], *, cluster: str = "slurm", slots: int = 500
+        self, folder: Path, settings: Mapping[str, str], *, cluster: str = "slurm"
     ) -> None:
         try:
             import submitit
@@ -123,7 +124,6 @@ class SlurmJobs:
             raise LaunchError(
                 f"SLURM cannot be used here: {error}. Use `--launcher local`, or check `--slurm`."
             ) from error
-        self.slots = slots
         self.patience = 5.0 if cluster == "slurm" else 0.2
 
     def start(self, order: Order) -> Started:

@@ -10,13 +10,7 @@ from stiffnet.data import Data, open_data
 from stiffnet.data.images import Preparation
 from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
-from stiffnet.jobs.labels import (
-    judging_of,
-    remarks_on_images,
-    renumbered,
-    said_number,
-    said_of,
-)
+from stiffnet.jobs.labels import judging_of, remarks_on_images, renumbered, said_number, said_of
 from stiffnet.jobs.measure_text import measure_text
 from stiffnet.jobs.places import check_places, file_name
 from stiffnet.jobs.result_files import Written, write_result

@@ -152,8 +152,7 @@ def _read(file: Path) -> Record:
     kind = RECORDS.get(_kind(file))
     if kind is None:
         raise CorruptFileError("it is not a result that a page shows.")
-    loaded: Record = kind.load(file)
-    return loaded
+    return kind.load(file)
 
 
 def _kind(file: Path) -> str:

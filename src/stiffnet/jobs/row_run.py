@@ -5,14 +5,14 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from stiffnet.errors import StiffnetError
-from stiffnet.jobs.row_store import PlannedRow, RowStore
+from stiffnet.jobs.row_store import RowStore
 from stiffnet.provenance import versions_of
 from stiffnet.results.study import StudyRow, Values
 from stiffnet.train.stopping import Stopped
@@ -51,7 +51,8 @@ class Order:
     """A row to compute, and what is needed for that beside what determines it."""
 
     root: str
-    row: PlannedRow
+    row: StudyRow
+    """Without values yet."""
     task: Task
     data: str = ""
     command: str = ""
@@ -82,18 +83,19 @@ def run_row(order: Order) -> StudyRow:
         store.forget_failure(row.address)
         began, computed = time.perf_counter(), time.process_time()
         values, error = _values(order, store)
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
         facts = {
             "seconds": f"{time.perf_counter() - began:.1f}",
             COMPUTING: f"{time.process_time() - computed:.1f}",
             "versions": versions_of("stiffnet", "torch", "timm", "torchvision", "numpy"),
             "python": platform.python_version(),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {_device()}",
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {device}",
             "threads": str(torch.get_num_threads()),
             **({"data": order.data} if order.data else {}),
             **({"command": order.command} if order.command else {}),
             **_otherwise(known, values),
         }
-        made = StudyRow(row.address, row.kind, row.settings, row.needs, values, facts, error)
+        made = replace(row, values=values, facts=facts, error=error)
         store.write(made)
         return made
 
@@ -146,7 +148,3 @@ def _not_finite(value: Any, name: str = "") -> str:
     elif isinstance(value, (list, tuple)):
         inner = [(name, each) for each in value]
     return next((bad for key, each in inner if (bad := _not_finite(each, key))), "")
-
-
-def _device() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,14 @@ from stiffnet.results.study import StudyRow
 FORMAT = 1  # of what a kind of job computes: a new number computes all rows again
 
 
-@dataclass(frozen=True)
-class PlannedRow:
-    """A job with everything that determines it settled, and so with an address."""
-
-    address: str
-    kind: str
-    settings: Mapping[str, Any] = field(hash=False)
-    needs: tuple[str, ...] = ()
-
-
 def addressed(
     kind: str, settings: Mapping[str, Any], needs: tuple[str, ...], data: Mapping[str, Any]
-) -> PlannedRow:
-    """Give a row its address: a checksum over its kind, its settings, its data and its needs."""
+) -> StudyRow:
+    """Plan a row, at an address: a checksum over its kind, its settings, its data and its needs."""
     facts = {"format": FORMAT, "kind": kind, "settings": settings, "needs": needs, "data": data}
     canonical = json.dumps(facts, sort_keys=True, allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
-    return PlannedRow(f"{kind}-{digest}", kind, settings, needs)
+    return StudyRow(f"{kind}-{digest}", kind, settings, needs)
 
 
 @dataclass(frozen=True)
@@ -43,19 +33,15 @@ class RowStore:
     """The folder: a file a finished row in ``rows``; in ``work``, what else rows leave behind.
 
     A row that failed leaves why in ``work/ADDRESS.failed.json``, so that a row that was finished
-    before, and was computed again for its folder, is not lost with it.
+    before, and was computed again for its folder, is not lost with it. What is there and cannot be
+    read, written or removed is a StorageError.
     """
 
     root: Path
 
-    @property
-    def rows(self) -> Path:
-        """Where the rows are."""
-        return self.root / "rows"
-
     def file(self, address: str) -> Path:
-        """Of one row."""
-        return self.rows / f"{address}.json"
+        """Where a row is kept."""
+        return self.root / "rows" / f"{address}.json"
 
     def work(self, address: str) -> Path:
         """Folder for whatever computing a row leaves behind."""
@@ -66,35 +52,19 @@ class RowStore:
         return self.root / "work" / f"{address}.failed.json"
 
     def finished(self, address: str) -> StudyRow | None:
-        """Return a row that has values; None if there is none that is whole.
-
-        Raises:
-            StorageError: If it is there and cannot be read.
-        """
+        """Return a row that has values; None if there is none that is whole."""
         return _whole(self.file(address), address, failed=False)
 
     def failed(self, address: str) -> StudyRow | None:
-        """Return a row that says why it failed when it was last computed.
-
-        Raises:
-            StorageError: If it is there and cannot be read.
-        """
+        """Return a row that says why it failed when it was last computed."""
         return _whole(self.failure(address), address, failed=True)
 
     def write(self, row: StudyRow) -> None:
-        """Keep a row, or why it failed.
-
-        Raises:
-            StorageError: If it could not be written.
-        """
+        """Keep a row, or why it failed."""
         row.save(self.failure(row.address) if row.error else self.file(row.address))
 
     def forget_failure(self, address: str) -> None:
-        """Remove what is known of a failure, before a row is computed again.
-
-        Raises:
-            StorageError: If it could not be removed.
-        """
+        """Remove what is known of a failure, before a row is computed again."""
         path = self.failure(address)
         try:
             path.unlink(missing_ok=True)
@@ -105,11 +75,7 @@ class RowStore:
 
     @contextmanager
     def locked(self, address: str) -> Iterator[None]:
-        """Have a row for oneself, after whoever has it now; the lock goes with the process.
-
-        Raises:
-            StorageError: If the folder cannot be written to.
-        """
+        """Have a row for oneself, after whoever has it now; the lock goes with the process."""
         path = self.root / "work" / f"{address}.lock"
         handle = open_lock(path, path)
         try:

@@ -13,9 +13,9 @@ from stiffnet.data import open_splits
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.decode import Middle
 from stiffnet.data.folder import ImageFolder
-from stiffnet.data.images import Preparation
 from stiffnet.data.picture import open_picture
 from stiffnet.jobs.row_run import DATA, Work
+from stiffnet.jobs.rows_speed import parameters
 from stiffnet.network.open import open_model
 from stiffnet.results.study import Values
 from stiffnet.train.recipe import Recipe
@@ -43,6 +43,7 @@ def restyle(work: Work) -> Values:
     [(photographs, _)] = held_out.batches(preparation, batch_size=SHOWN, limit=SHOWN)
     with plain_run(loaded.model):
         made = loaded.model(photographs)
+    style = Middle(preparation)(open_picture(recipe.style), 0)  # as the losses see it
     return {
         "loss": last["test_loss"],
         "log_loss": math.log(last["test_loss"]),
@@ -53,17 +54,12 @@ def restyle(work: Work) -> Values:
         "train_loss": last["train_loss"],
         "epochs": last["epoch"],
         "images_per_second": last["images_per_second"],
-        "parameters": sum(p.numel() for p in loaded.model.parameters()),
+        "parameters": parameters(loaded.model),
         "attention": recipe.attention,
         "photographs": [_packed(each) for each in photographs],
         "pictures": [_packed(each) for each in made],
-        "style_picture": _style(recipe.style, preparation),
+        "style_picture": _packed(preparation(style[None])[0]),
     }
-
-
-def _style(spec: str, preparation: Preparation) -> str:
-    """Return the style picture as the losses see it."""
-    return _packed(preparation(Middle(preparation)(open_picture(spec), 0)[None])[0])
 
 
 def _packed(picture: Tensor) -> str:

@@ -42,11 +42,9 @@ def stripes(
 
     Of a run whose attention values were kept, the report also says how they settled.
 
-    The arguments are those of `stiffnet.jobs.measure.measure`. `growth` says for how many images to
-    follow noise through the steps too. The folder is ``stripes/MODEL`` if `out` is not given.
-
-    Raises:
-        StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
+    Arguments and errors are those of `stiffnet.jobs.measure.measure`. `growth` says for how many
+    images to follow noise through the steps too. The folder is ``stripes/MODEL`` if `out` is not
+    given.
     """
     folder = Path("stripes", file_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)

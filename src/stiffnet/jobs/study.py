@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from stiffnet.errors import DataError
 from stiffnet.jobs.launch import Launcher, LocalProcesses, SlurmJobs, Started
 from stiffnet.jobs.places import check_places, write
 from stiffnet.jobs.row_run import COMPUTING, OTHERWISE, Order, Task
-from stiffnet.jobs.row_store import PlannedRow, RowStore
+from stiffnet.jobs.row_store import RowStore
 from stiffnet.jobs.study_plan import Plan, Settle, Wanted, check_data, places, planned
 from stiffnet.jobs.study_rows import ALONE, LEAVING, TASKS, settled
 from stiffnet.jobs.subject import Spec
@@ -124,7 +124,9 @@ def run_studies(
     )
     for report in reports:
         watcher.found(report)
-    texts = [*(report.to_json() for report in reports), page(reports, heading=_heading(reports))]
+    what = reports[0].name if len(reports) == 1 else f"{len(reports)} studies"
+    drawn = page(reports, heading=f"{what}, at scale {scale}")
+    texts = [*(report.to_json() for report in reports), drawn]
     return Studied(reports, write(root, dict(zip([*names, PAGE], texts, strict=True))))
 
 
@@ -243,7 +245,7 @@ def _computed(
                 known = store.failed(address)
                 if known is None and (address not in lost or _has_left(plan, store, address)):
                     known = store.finished(address)
-                ended.append(known or _failure(plan.rows[address], reason))
+                ended.append(known or replace(plan.rows[address], error=reason))
             for found in ended:
                 waiting.pop(found.address, None)
                 rows[found.address] = found
@@ -297,12 +299,12 @@ def _ending() -> Iterator[dict[str, Started]]:
 
 
 def _ready(
-    waiting: Mapping[str, PlannedRow],
+    waiting: Mapping[str, StudyRow],
     rows: Mapping[str, StudyRow],
     running: Mapping[str, Any],
     slots: int,
     alone: Collection[str],
-) -> list[PlannedRow]:
+) -> list[StudyRow]:
     """Rows that can be started now: those of the kinds `alone` last, and one after the other."""
     if any(address.partition("-")[0] in alone for address in running):
         return []
@@ -315,19 +317,15 @@ def _ready(
     return able[:1]
 
 
-def _hopeless(waiting: Mapping[str, PlannedRow], rows: Mapping[str, StudyRow]) -> list[StudyRow]:
+def _hopeless(waiting: Mapping[str, StudyRow], rows: Mapping[str, StudyRow]) -> list[StudyRow]:
     """Rows that cannot be computed, because one that they are made from has failed."""
     found = []
     for row in waiting.values():
         lost = [rows[need] for need in row.needs if need in rows and rows[need].error]
         if lost:
             reason = lost[0].error.removeprefix(MADE_FROM)  # of the first row that failed
-            found.append(_failure(row, f"{MADE_FROM}{reason}"))
+            found.append(replace(row, error=f"{MADE_FROM}{reason}"))
     return found
-
-
-def _failure(row: PlannedRow, reason: str) -> StudyRow:
-    return StudyRow(row.address, row.kind, row.settings, row.needs, error=reason)
 
 
 def _needed(wanted: Sequence[Wanted], rows: Mapping[str, StudyRow]) -> set[str]:
@@ -340,9 +338,3 @@ def _needed(wanted: Sequence[Wanted], rows: Mapping[str, StudyRow]) -> set[str]:
             found.add(address)
             left += rows[address].needs
     return found
-
-
-def _heading(reports: Sequence[StudyReport]) -> str:
-    if len(reports) == 1:
-        return f"{reports[0].name}, at scale {reports[0].scale}"
-    return f"{len(reports)} studies, at scale {reports[0].scale}"

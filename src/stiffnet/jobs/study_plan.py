@@ -10,8 +10,9 @@ from stiffnet.data.fingerprint import fingerprint
 from stiffnet.data.picture import NAMED
 from stiffnet.errors import DataError
 from stiffnet.jobs.row_run import DATA, FILES
-from stiffnet.jobs.row_store import PlannedRow, addressed
+from stiffnet.jobs.row_store import addressed
 from stiffnet.jobs.study_rows import settled
+from stiffnet.results.study import StudyRow
 from stiffnet.studies.study import Group, Job, Study
 from stiffnet.train.perceptual import RANDOM
 
@@ -37,7 +38,7 @@ class Plan:
     places: Mapping[str, str]
     """What to open, by the name of a data set."""
     settle: Settle = settled
-    rows: dict[str, PlannedRow] = field(default_factory=dict)
+    rows: dict[str, StudyRow] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
     """What to open, by address."""
     files: dict[str, Mapping[str, str]] = field(default_factory=dict)

@@ -4,14 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stiffnet.jobs import (
-    rows_looks,
-    rows_spectra,
-    rows_speed,
-    rows_style,
-    rows_train,
-    rows_values,
-)
+from stiffnet.jobs import rows_looks, rows_spectra, rows_speed, rows_style, rows_train, rows_values
 from stiffnet.jobs.row_run import Task
 from stiffnet.jobs.rows_train import ON
 from stiffnet.train.recipe_file import build_recipe

@@ -27,15 +27,8 @@ from stiffnet.observe.channel_moments import Moments
 from stiffnet.observe.feature_layer import feature_layer
 from stiffnet.observe.map_sums import MapSums
 from stiffnet.observe.measure import batch_norm_notes
-from stiffnet.provenance import provenance, version_of
-from stiffnet.results.gradcam import (
-    IMAGES,
-    LABEL,
-    NOISE,
-    PREDICTED,
-    SHIFTED,
-    GradcamReport,
-)
+from stiffnet.provenance import facts_on, version_of
+from stiffnet.results.gradcam import IMAGES, LABEL, NOISE, PREDICTED, SHIFTED, GradcamReport
 from stiffnet.scramble import word_at
 from stiffnet.trajectory.batch import limited, on_device
 from stiffnet.trajectory.wrappers import unwrap
@@ -205,7 +198,6 @@ class _Run:
         facts: Mapping[str, str] | None,
         notes: Sequence[str],
     ) -> GradcamReport:
-        told = {key: str(value) for key, value in (facts or {}).items()}
         images = self._sums[IMAGES]
         rows, columns = self.layer.layout.size
         made = {
@@ -224,12 +216,7 @@ class _Run:
             class_label=np.array(sorted(images.by_label), dtype=np.int64),
             class_mean=images.class_mean(rows, columns),
             notes=tuple(notes),
-            facts={
-                "model": type(self.network).__name__,
-                **told,
-                **made,
-                **provenance(self.network),
-            },
+            facts=facts_on(self.network, {}, {**(facts or {}), **made}),
         )
 
 

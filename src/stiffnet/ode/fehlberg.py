@@ -45,8 +45,7 @@ def factor(error: Any) -> Floats:
     """
     with np.errstate(divide="ignore"):
         wanted = SAFETY * np.asarray(error, dtype=np.float64) ** -0.2
-    found: Floats = np.clip(wanted, SHRINK, GROW)
-    return found
+    return np.clip(wanted, SHRINK, GROW)
 
 
 def integrate(

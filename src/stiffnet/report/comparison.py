@@ -6,16 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from stiffnet.report import cells
-from stiffnet.report.blocks import (
-    Block,
-    Facts,
-    Findings,
-    Part,
-    Plot,
-    Section,
-    Table,
-    Words,
-)
+from stiffnet.report.blocks import Block, Facts, Findings, Part, Plot, Section, Table, Words
 from stiffnet.report.comparison_plots import difference_figure, share_figure, steps_figure
 from stiffnet.report.terminal import sheet_lines, told
 from stiffnet.report.text import (

@@ -1,7 +1,6 @@
 """What a page and a terminal show of a demo: the story for newcomers, from stiffness to folding."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -15,7 +14,6 @@ from stiffnet.report import (
     ode_plots,
     spectra,
     spectra_findings,
-    spectra_plots,
     training,
 )
 from stiffnet.report.blocks import (
@@ -162,14 +160,8 @@ def _eigenvalues(report: DemoReport, place: str) -> Section:
         f"are all eigenvalues of the branch of {name}, {say.which(report, step)}, on "
         f"{images(len(found.images))}. In the disc |1 + λ| ≤ 1, a step of size 1 damps."
     )
-    drawn = [
-        Plot(f"{place}-plane", spectra_plots.plane_figure(found.spectra[step]),
-             f"Eigenvalues of {name}", "In the plane"),
-        Plot(f"{place}-real", spectra_plots.real_parts_figure(found.spectra[step]),
-             f"Real parts of {name}", "Real parts that are not zero"),
-    ]  # fmt: skip
     said = [spectra_findings.headline(shown), *say.eigenvalues(found)]
-    blocks = [Findings(said), Box("pair", drawn)]
+    blocks = [Findings(said), spectra.pictures(found.spectra[step], name, f"-{place}")]
     heading = "One step, eigenvalue by eigenvalue"
     return Section(f"{place}-eigenvalues", heading, "Eigenvalues", text, blocks)
 
@@ -223,17 +215,8 @@ def _folding(report: DemoReport, place: str) -> Section:
 
 
 def _training(report: DemoReport, place: str) -> Section:
-    """Return the section that training runs have, under a place of its own."""
     runs = [(network.log, say.name_of(network)) for network in report.networks]
-    [section] = training.parts(runs)[0].sections
-    [pair] = section.blocks
-    assert isinstance(pair, Box)
-    drawn = [
-        replace(plot, place=f"{place}-{plot.place}")
-        for plot in pair.blocks
-        if isinstance(plot, Plot)
-    ]
-    return replace(section, name=f"{place}-training", blocks=[replace(pair, blocks=drawn)])
+    return training.curves(runs, f"{place}-training")
 
 
 def _tables(report: DemoReport) -> list[tuple[str, Sequence[Block]]]:

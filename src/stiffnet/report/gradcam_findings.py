@@ -32,11 +32,12 @@ def headline(report: GradcamReport) -> str:
             "speaks for the class, so there is no mean map."
         )
     verdict = strong(centre_verdict(found))
+    target = "label" if report.target == "label" else "predicted class"
     return (
         f"The evidence of the network is {verdict}: {strong(in_percent(found))} of its mean "
         f"Grad-CAM lies in the central quarter of the image, where {percent(UNIFORM)} would lie if "
         f"it were the same everywhere ({images(report.samples)}, layer {_layer(report)}, "
-        f"{_target(report)})."
+        f"for the {target})."
     )
 
 
@@ -151,7 +152,3 @@ def _extremes(report: GradcamReport) -> list[str]:
 
 def _layer(report: GradcamReport) -> str:
     return clean(report.layer, longest=60)
-
-
-def _target(report: GradcamReport) -> str:
-    return "for the label" if report.target == "label" else "for the predicted class"

@@ -13,8 +13,7 @@ from stiffnet.stiffness.given import Floats
 
 def density(mean: Floats) -> Floats:
     """Return a map over its own mean, so that 1 is an even one; NaN where there is no map."""
-    found: Floats = mean / mean.mean() if np.isfinite(mean).all() else np.full_like(mean, np.nan)
-    return found
+    return mean / mean.mean() if np.isfinite(mean).all() else np.full_like(mean, np.nan)
 
 
 def colour_range(maps: Sequence[Floats]) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stiffnet.report.blocks import Block, Box, Gallery, Part, Reading, Section, Title
+from stiffnet.report.blocks import Box, Gallery, Part, Reading, Section, Title
 from stiffnet.report.frame import framed
 from stiffnet.report.kinds import parts_of
 from stiffnet.words import listed
@@ -44,10 +44,9 @@ def _back(parts: Sequence[Part]) -> list[Section]:
     if words:
         found.append(Section("reading", "How to read this", "How to read", "", [Reading(words)]))
     if facts:
-        found.append(Section("facts", heading, "Provenance", "", [Box("pair", _groups(facts))]))
+        groups = [
+            Box("group", [Title(title), block] if len(facts) > 1 else [block])
+            for title, block in facts
+        ]
+        found.append(Section("facts", heading, "Provenance", "", [Box("pair", groups)]))
     return found
-
-
-def _groups(facts: Sequence[tuple[str, Block]]) -> list[Block]:
-    several = len(facts) > 1
-    return [Box("group", [*([Title(title)] if several else []), block]) for title, block in facts]

@@ -114,22 +114,19 @@ def _panels(shown: Shown, end: str) -> blocks.Gallery:
             blocks.Words(_verdict(row, spectra, shown.report.noun), "verdict")
         ]
         if row["count"]:
-            pair = [
-                blocks.Plot(
-                    f"plane{end}-{i}", plots.plane_figure(spectra), f"Eigenvalues of {step}",
-                    "In the plane",
-                )
-            ]  # fmt: skip
-            if all(found.negative_share is not None for found in spectra):
-                pair.append(
-                    blocks.Plot(
-                        f"real{end}-{i}", plots.real_parts_figure(spectra),
-                        f"Real parts of {step}", "Real parts that are not zero",
-                    )
-                )  # fmt: skip
-            said.append(blocks.Box("pair", pair))
+            said.append(pictures(spectra, step, f"{end}-{i}"))
         items.append((step, said))
     return blocks.Gallery(f"step{end}", "Step", items)
+
+
+def pictures(spectra: Sequence[Spectrum], step: str, end: str) -> blocks.Box:
+    """Return the eigenvalues of a step in the plane and, where all are known, their real parts."""
+    plane, label = plots.plane_figure(spectra), f"Eigenvalues of {step}"
+    drawn = [blocks.Plot(f"plane{end}", plane, label, "In the plane")]
+    if all(found.negative_share is not None for found in spectra):
+        real, label = plots.real_parts_figure(spectra), f"Real parts of {step}"
+        drawn.append(blocks.Plot(f"real{end}", real, label, "Real parts that are not zero"))
+    return blocks.Box("pair", drawn)
 
 
 def _verdict(row: dict[str, Any], spectra: Sequence[Spectrum], noun: str) -> Markup:

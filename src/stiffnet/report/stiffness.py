@@ -21,10 +21,13 @@ def parts(given: Sequence[tuple[StiffnessReport | StiffnessView, str]]) -> list[
     ]
     titled = [(clean(view.title, longest=200), view) for view in views]
     several = len(views) > 1
+    lead: list[Block] = [Words(sentence, "lede") for sentence in found.comparison(views)]
+    if len(views) > found.SEVERAL:
+        lead.append(totals_table(views))
     return [
         Part(
             kind="stiffness",
-            lead=_lead(views),
+            lead=lead,
             articles=[(title, _said(view, several=several)) for title, view in titled],
             sections=_sections(views),
             tables=[(title, tables(view)) for title, view in titled],
@@ -32,11 +35,6 @@ def parts(given: Sequence[tuple[StiffnessReport | StiffnessView, str]]) -> list[
             facts=[(title, Facts(cleaned(view.facts))) for title, view in titled],
         )
     ]
-
-
-def _lead(views: Sequence[StiffnessView]) -> list[Block]:
-    said: list[Block] = [Words(sentence, "lede") for sentence in found.comparison(views)]
-    return [*said, totals_table(views)] if len(views) > found.SEVERAL else said
 
 
 def terminal(report: StiffnessReport) -> RenderableType:

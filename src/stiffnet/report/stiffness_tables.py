@@ -53,8 +53,7 @@ def totals_table(views: Sequence[StiffnessView]) -> Table:
         for view in views
     ]
     records.sort(key=lambda row: -(finite(row["tns"]) or 0.0))
-    longest = _largest(records, "tns")
-    places = decimals_for([longest])
+    longest, places = _scale(records, "tns")
     fields = [
         cells.words("Network", "network", longest=80),
         cells.numbers("TNS", "tns", "total neural stiffness", places=places, longest=longest),
@@ -70,8 +69,7 @@ def steps_table(view: StiffnessView) -> Table:
     """One row a step, with everything that is known of it."""
     records = [row | {"position": i} for i, row in enumerate(rows(view.steps), start=1)]
     stiff = {row["step"] for row in stiffest_steps(view)}
-    longest = _largest(records, "nsi_mean")
-    places = decimals_for([longest])
+    longest, places = _scale(records, "nsi_mean")
     mean = f"mean over the {view.noun}"
     quantiles = {"Median": "median", "5 %": "q05", "25 %": "q25", "75 %": "q75", "95 %": "q95"}
     increment = cells.numbers("Increment", "increment_mean", mean, places=places)
@@ -99,8 +97,8 @@ def steps_table(view: StiffnessView) -> Table:
 def stages_table(view: StiffnessView) -> Table:
     """One row a stage."""
     records = rows(view.stages)
-    longest = _largest(records, "nsi_mean")
-    places, own = decimals_for([longest]), decimals_for(view.stages["tns"])
+    longest, places = _scale(records, "nsi_mean")
+    own = decimals_for(view.stages["tns"])
     fields = [
         cells.numbers("Stage", "stage", write=cells.whole),
         cells.numbers(
@@ -118,8 +116,7 @@ def stages_table(view: StiffnessView) -> Table:
 def labels_table(view: StiffnessView) -> Table:
     """One row a label."""
     records = rows(view.labels)
-    longest = _largest(records, "tns")
-    places = decimals_for([longest])
+    longest, places = _scale(records, "tns")
     fields = [
         cells.words("Label", "label"),
         cells.numbers(view.noun.capitalize(), "samples", write=cells.whole),
@@ -146,8 +143,10 @@ def relations_table(view: StiffnessView) -> Table:
     return cells.table("relations", "Relations", rows(view.relations), fields, note=note)
 
 
-def _largest(records: Sequence[dict[str, Any]], key: str) -> float:
-    return max((finite(row[key]) or 0.0 for row in records), default=0.0)
+def _scale(records: Sequence[dict[str, Any]], key: str) -> tuple[float, int]:
+    """Return the largest number of a column, and the decimals that all of them are written with."""
+    longest = max((finite(row[key]) or 0.0 for row in records), default=0.0)
+    return longest, decimals_for([longest])
 
 
 def summary(view: StiffnessView) -> RenderableType:
@@ -165,8 +164,7 @@ def steps_lines(view: StiffnessView) -> RichTable:
     records = rows(view.steps)
     attention = increment_differs(view)
     width = _BAR_BESIDE_INCREMENT if attention else _BAR
-    longest = _largest(records, "nsi_mean")
-    places = decimals_for([longest])
+    longest, places = _scale(records, "nsi_mean")
     stiff = {row["step"] for row in stiffest_steps(view)}
     headings = ("mean", "median", "5–95 %", *(["incr."] if attention else []))
     names = [row["step"] for row in records]

@@ -140,8 +140,7 @@ def _told(name: str, span: Sequence[float] | None) -> str:
 
 
 def _known(values: Floats) -> Floats:
-    known: Floats = values[np.isfinite(values)]
-    return known
+    return values[np.isfinite(values)]
 
 
 def _change(drift: Drift, values: Floats, names: list[str], what: str) -> go.Figure:

@@ -22,12 +22,15 @@ VERDICTS = {"held": "series2", "refuted": "series1", "undecided": "muted"}
 
 def differences_figure(made: Sequence[Comparison], unit: str) -> go.Figure:
     """Mean differences of comparisons with their 95 % intervals, and what was published."""
-    layout = canvas(height=110 + _ROW * len(made), x=_difference(unit))
+    # The table above has a unit that is too long for a phone.
+    title = f"difference ({plot_text(unit)})" if len(unit) <= _UNIT else "difference"
+    compared = [each.sentence.partition(": ")[2] or each.sentence for each in made]
+    layout = canvas(height=110 + _ROW * len(made), x=title)
     layout["yaxis"] |= {
         "showgrid": False,
         "tickmode": "array",
         "tickvals": list(range(len(made))),
-        "ticktext": [plot_text(_short(each), longest=52) for each in made],
+        "ticktext": [plot_text(each, longest=52) for each in compared],
         "showticklabels": False,  # beside the axis they would leave a phone no room to draw
         "ticks": "",
         "showline": False,
@@ -191,13 +194,3 @@ def _rows(report: StudyReport) -> list[tuple[str, list[Line]]]:
     """Name each row, with its group where there are several, and return it with its lines."""
     several = len({line.group for line in report.lines}) > 1
     return [(f"{group}: {row}" if several else row, lines) for group, row, lines in report.rows]
-
-
-def _difference(unit: str) -> str:
-    """Title of the axis; the table above has a unit that is too long for a phone."""
-    return f"difference ({plot_text(unit)})" if len(unit) <= _UNIT else "difference"
-
-
-def _short(made: Comparison) -> str:
-    """What is compared, without the metric."""
-    return made.sentence.partition(": ")[2] or made.sentence

@@ -39,32 +39,36 @@ def parts(given: Given) -> list[blocks.Part]:
     seeds = [f"seed {clean(log.facts.get('seed', '?'), longest=20)}" for log, _ in given]
     titles = told_apart([clean(title or log.title, longest=200) for log, title in given], seeds)
     logs = [log for log, _ in given]
+    lead = [] if len(logs) > 1 else [blocks.Words(sentence(logs[0]), "lede")]
+    named = list(zip(logs, titles, strict=True))
+    return [
+        blocks.Part(
+            kind="training",
+            articles=[(titles[0], lead)] if lead else [],
+            sections=[curves(named, "training")],
+            tables=[("training", [_table(logs, titles)])],
+            facts=[(title, blocks.Facts(cleaned(log.facts))) for log, title in named[:_DRAWN]],
+        )
+    ]
+
+
+def curves(runs: Given, place: str) -> blocks.Section:
+    """Return the section that shows how runs, each with its title, were trained."""
     text = (
         "Solid lines are test images, dotted ones training images, which are cropped, mirrored or "
         "smoothed while a network learns. The last epoch counts; the best is chosen on the test "
         "images."
     )
-    if len(logs) > _DRAWN:
-        text += f" Curves are those of the first {_DRAWN} of {count(len(logs))} runs."
-    drawn = list(zip(logs[:_DRAWN], titles, strict=False))
+    if len(runs) > _DRAWN:
+        text += f" Curves are those of the first {_DRAWN} of {count(len(runs))} runs."
+    drawn = runs[:_DRAWN]
     plots = [
-        blocks.Plot(f"training-{name}", _figure(drawn, *about), about[0], title=about[0])
+        blocks.Plot(f"{place}-{name}", _figure(drawn, *about), about[0], title=about[0])
         for name, about in _CURVES.items()
         if any(about[3] in row or about[4] in row for log, _ in drawn for row in log.rows)
     ]
-    section = blocks.Section(
-        "training", "How they were trained", "Training", text, [blocks.Box("pair", plots)]
-    )
-    lead = [] if len(logs) > 1 else [blocks.Words(sentence(logs[0]), "lede")]
-    return [
-        blocks.Part(
-            kind="training",
-            articles=[(titles[0], lead)] if lead else [],
-            sections=[section],
-            tables=[("training", [_table(logs, titles)])],
-            facts=[(title, blocks.Facts(cleaned(log.facts))) for log, title in drawn],
-        )
-    ]
+    box = blocks.Box("pair", plots)
+    return blocks.Section(place, "How they were trained", "Training", text, [box])
 
 
 def terminal(log: TrainingLog) -> RenderableType:
@@ -88,12 +92,7 @@ def sentence(log: TrainingLog) -> str:
 
 
 def _figure(
-    runs: Sequence[tuple[TrainingLog, str]],
-    heading: str,
-    axis: str,
-    factor: float,
-    test: str,
-    train: str,
+    runs: Given, heading: str, axis: str, factor: float, test: str, train: str
 ) -> go.Figure:
     layout = canvas(height=420, x="epoch", y=axis)
     layout["hovermode"] = "x"

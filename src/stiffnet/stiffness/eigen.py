@@ -9,7 +9,6 @@ rounding where zeros are defective.
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,18 +37,6 @@ DIRECT = 400  # up to this size all eigenvalues are found, which takes less time
 RESTARTS = 100
 NOT_FINITE = "The Jacobian has entries that are NaN or infinite. Check the weights and this input."
 ENDS = {"LM": "largest", "LR": "rightmost", "SR": "leftmost"}
-
-
-@dataclass(frozen=True, eq=False)
-class Extremes:
-    """The ends of a spectrum, from iterations on vectors."""
-
-    values: Complexes
-    """Rightmost, leftmost and largest eigenvalues, with their conjugates."""
-    residual: float
-    """Largest ‖M v - λ v‖ / |λ_max|."""
-    products: int
-    """How often the map was applied."""
 
 
 def matrix_of(
@@ -139,14 +126,18 @@ def _of_part(matrix: Floats) -> Complexes:
     return found
 
 
-def extremes(apply: Map, size: int) -> Extremes:
-    """Return both ends of the real axis and the largest eigenvalue, by Arnoldi iterations.
+def extremes(apply: Map, size: int) -> tuple[Complexes, float, int]:
+    """Find both ends of the real axis and the largest eigenvalue, by Arnoldi iterations.
+
+    Returns:
+        Rightmost, leftmost and largest eigenvalues, with their conjugates; the largest residual
+        ‖M v - λ v‖ / |λ_max|; and how often the map was applied.
 
     Raises:
         StepError: If the iterations do not converge.
     """
     if size <= DIRECT:
-        return Extremes(eigenvalues(matrix_of(apply, size, size)), 0.0, 0)
+        return eigenvalues(matrix_of(apply, size, size)), 0.0, 0
     start = np.random.default_rng(0).standard_normal(size)
     products = 0
 
@@ -156,7 +147,7 @@ def extremes(apply: Map, size: int) -> Extremes:
         return _times(apply)(v)
 
     if not np.any(product(start)):
-        return Extremes(np.zeros(1, dtype=np.complex128), 0.0, products)
+        return np.zeros(1, dtype=np.complex128), 0.0, products
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
     found: list[complex] = []
     residual = 0.0
@@ -166,7 +157,7 @@ def extremes(apply: Map, size: int) -> Extremes:
             image = product(vector.real) + 1j * product(vector.imag)
             residual = max(residual, float(np.linalg.norm(image - value * vector)))
             found.append(complex(value))
-    return Extremes(np.array(found), residual / max(map(abs, found)), products)
+    return np.array(found), residual / max(map(abs, found)), products
 
 
 def _arnoldi(operator: LinearOperator, end: Any, start: Floats) -> tuple[Complexes, Complexes]:

@@ -9,32 +9,16 @@ eigenvalues are those of this computation.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness.eigen import NOT_FINITE, unit_vectors
+from stiffnet.stiffness.eigen import NOT_FINITE, Complexes, unit_vectors
 
 CHUNK_BYTES = 1 << 27
 KEEP = 2_000  # eigenvalues for pictures, which show about as many
-
-
-@dataclass(frozen=True, eq=False)
-class Planes:
-    """What all slices have, counted; a few of their eigenvalues."""
-
-    count: int
-    """Eigenvalues in all."""
-    negative: int
-    """With a real part below zero, beyond rounding."""
-    outside: int
-    """Outside of Euler's disc |1 + λ| ≤ 1, beyond rounding."""
-    values: NDArray[np.complex128]
-    """Those at both ends of the real axis, the largest, and every so-many-th of the others."""
 
 
 def counts(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> tuple[int, int]:
@@ -57,7 +41,7 @@ def plane_eigenvalues(
     *,
     tolerance: float,
     progress: Callable[[float], object] = lambda share: None,
-) -> Planes:
+) -> tuple[Complexes, int, int, int]:
     """Take the eigenvalues of all slices.
 
     Args:
@@ -66,6 +50,11 @@ def plane_eigenvalues(
         outputs: Shape of the output, without the batch.
         tolerance: A real part up to this share of the size of its slice counts as zero.
         progress: Is told the share that is done.
+
+    Returns:
+        A few of them: those at both ends of the real axis, the largest, and every so-many-th of the
+        others. Then how many there are in all, with a real part below zero, and outside of Euler's
+        disc |1 + λ| ≤ 1, both beyond rounding.
 
     Raises:
         StepError: If the slices are not square.
@@ -95,4 +84,4 @@ def plane_eigenvalues(
         kept.append(flat[-seen % stride :: stride].numpy())
         seen += len(flat)
         progress(places.stop / rows)
-    return Planes(count, negative, outside, np.concatenate([*ends, *kept]))
+    return np.concatenate([*ends, *kept]), count, negative, outside

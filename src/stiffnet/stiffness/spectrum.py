@@ -21,7 +21,6 @@ from stiffnet.errors import ShapeChangesError, StepError
 from stiffnet.stiffness.cut import Traced
 from stiffnet.stiffness.eigen import (
     Complexes,
-    Extremes,
     Floats,
     Map,
     Progress,
@@ -127,7 +126,7 @@ def _planes(traced: Traced, on_plan: Callable[[Plan], object], progress: Progres
     on_plan(plan)
     shapes = tuple(traced.x.shape[1:]), tuple(traced.value.shape[1:])
     found = plane_eigenvalues(jacobian.adjoint, *shapes, tolerance=TOLERANCE, progress=progress)
-    return Found(plan, found.values, found.count, found.negative, found.outside)
+    return Found(plan, *found)
 
 
 def _singular(traced: Traced, method: str, on_plan: Callable[[Plan], object]) -> Found:
@@ -170,13 +169,13 @@ class _Reduced:
         values[: self.size] += found
         return values
 
-    def ends(self) -> Extremes:
-        """The ends of the spectrum, with a one and a zero that the matrix may not have."""
+    def ends(self) -> tuple[Complexes, float, int]:
+        """As `extremes` gives them, with a one and a zero that the matrix may not have."""
         shifted: Map = self.product if self.kept is None else lambda v: v + self.product(v)
-        found = extremes(shifted, self.size)
+        found, residual, products = extremes(shifted, self.size)
         zeros = (self.kept or self.size) < self.whole.size
         others = [0.0] * zeros + [1.0] * (self.kept is not None)
-        return replace(found, values=np.concatenate([found.values, np.array(others, complex)]))
+        return np.concatenate([found, np.array(others, complex)]), residual, products
 
 
 def _uncut(traced: Traced) -> _Reduced:
@@ -240,11 +239,9 @@ def _found(
     if method == "krylov" or (method == "auto" and plan.bytes > cap):
         plan = replace(plan, method="krylov", bytes=0)
         on_plan(plan)
-        ends = reduced.ends()
-        return Found(
-            plan, ends.values, size, None, None, residual=ends.residual,
-            products=ends.products, norm=_norm(reduced.whole),
-        )  # fmt: skip
+        values, residual, products = reduced.ends()
+        norm = _norm(reduced.whole)
+        return Found(plan, values, size, None, None, residual, products, norm=norm)
     if plan.bytes > cap:
         raise StepError(
             f"The matrix of this method has {inner:,} rows and would take "

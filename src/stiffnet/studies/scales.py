@@ -48,29 +48,17 @@ _TURNS: dict[str, Settings] = {
     "paper": {"batch_size": 256, "rounds": 20},
 }
 
-DEMO_MINUTES = {
-    "train": 0.07,
-    "measure": 0.02,
-    "freeze": 0.02,
-    "stripes": 0.02,
-    "growth": 0.05,
-    "gradcam": 0.02,
-    "speed": 0.2,
-    "surface": 0.02,
-    "values": 0.03,
-    "forms": 0.2,
-}
-SMALL_MINUTES = {  # means of rows in results/small; speed, surface and values are guesses
-    "train": 14.0,
-    "measure": 0.1,
-    "freeze": 1.4,
-    "stripes": 0.1,
-    "growth": 0.1,
-    "gradcam": 0.1,
-    "speed": 3.0,
-    "surface": 0.2,
-    "values": 0.2,
-    "forms": 0.5,
+_MINUTES = {  # demo, small: means of rows in results/small; speed, surface and values are guesses
+    "train": (0.07, 14.0),
+    "measure": (0.02, 0.1),
+    "freeze": (0.02, 1.4),
+    "stripes": (0.02, 0.1),
+    "growth": (0.05, 0.1),
+    "gradcam": (0.02, 0.1),
+    "speed": (0.2, 3.0),
+    "surface": (0.02, 0.2),
+    "values": (0.03, 0.2),
+    "forms": (0.2, 0.5),
 }
 DATASETS = {"CIFAR10": "cifar10", "CIFAR100": "cifar100", "STL10": "stl10"}
 
@@ -147,12 +135,12 @@ def scales(
         "demo": Scale(
             (Group(title or f"{network.title} on digits", shorter, like, only),),
             _defaults("demo", _DEMO),
-            {kind: network.demo_times * minutes for kind, minutes in DEMO_MINUTES.items()},
+            {kind: network.demo_times * minutes for kind, (minutes, _) in _MINUTES.items()},
         ),
         "small": Scale(
             (Group(title or f"{network.title} on CIFAR-10", own, like, only),),
             _defaults("small", _SMALL),
-            {kind: network.small_times * minutes for kind, minutes in SMALL_MINUTES.items()},
+            {kind: network.small_times * minutes for kind, (_, minutes) in _MINUTES.items()},
             leave_out=tuple(small_without),
         ),
         "paper": Scale(tuple(paper), _defaults("paper", _PAPER)),

@@ -1,9 +1,10 @@
 """StepNet, Table 7: StepNet in the place of a ViT's self-attention."""
 
 from stiffnet.studies.scales import DATASETS, VIT, scales, train
-from stiffnet.studies.study import Group, Published, Study, higher
+from stiffnet.studies.study import Group, Study, by_attention, higher
 
 ROWS = {"self-attention": "vit_tiny_cifar", "stepnet": "vit_tiny_stepnet_cifar"}
+PRINTED = {"self-attention": "self-attention", "stepnet": "StepNet"}
 RECIPE = {"recipe": "asr-vit-s", "crop": "pad"}
 
 STUDY = Study(
@@ -11,14 +12,7 @@ STUDY = Study(
     locator="Table 7",
     claim="A ViT is more accurate with StepNet in the place of self-attention.",
     rows={name: train(model=model) for name, model in ROWS.items()},
-    published=Published(
-        "stepnet_table7",
-        "top1",
-        {
-            "self-attention": {"attention": "self-attention"},
-            "stepnet": {"attention": "StepNet"},
-        },
-    ),
+    published=by_attention("stepnet_table7", PRINTED),
     judges=(higher("stepnet", "self-attention"),),
     scales=scales(
         {"dataset": "CIFAR10"},

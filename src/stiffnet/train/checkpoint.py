@@ -85,11 +85,7 @@ def write_checkpoint(folder: Path, about: About, tensors: Tensors, state: State)
 
     Where it could not be written, the older ones are untouched.
     """
-    parts = {
-        OPTIMIZER: _packed(tensors.optimizer),
-        STATE: state.to_json().encode(),
-        RECIPE: about.recipe.encode(),
-    }
+    parts = {OPTIMIZER: _packed(tensors.optimizer), STATE: state.to_json().encode()}
     if tensors.average:
         parts[AVERAGE] = _packed(tensors.average)
     path = folder / checkpoint_name(len(state.history), state.step)

@@ -100,13 +100,10 @@ def train_epoch(
         hold_norms(trainee.network)
     clock = time.perf_counter()
 
-    def keep() -> None:
-        nonlocal clock
+    def note() -> None:
         _check(tally, state, always=True)
-        state.tally = tally.over_ranks(fabric).to_dict()
         state.seconds += time.perf_counter() - clock
-        save()
-        clock = time.perf_counter()
+        state.tally = tally.over_ranks(fabric).to_dict()
 
     for batch, samples in zip(remaining, loader, strict=True):
         rate = learning_rate(recipe, state.step, len(batches))
@@ -117,12 +114,12 @@ def train_epoch(
         if fabric.device.type == "cpu" or state.step % CHECKED == 0:
             stop.agreed = largest(fabric, stop.number)
         if stop.agreed or (save_every and state.step % save_every == 0):
-            keep()
+            note()
+            save()
+            clock = time.perf_counter()
         if stop.agreed:
             return None
-    _check(tally, state, always=True)
-    state.seconds += time.perf_counter() - clock
-    state.tally = tally.over_ranks(fabric).to_dict()
+    note()
     return state.tally
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from stiffnet.errors import RecipeError
+from stiffnet.train.flat import written
 
 Optimizer = Literal["sgd", "adamw"]
 Decay = Literal["all", "weights"]
@@ -290,13 +291,9 @@ def _unused(recipe: Recipe) -> Iterator[str]:
         if word not in words and value != DEFAULTS[name]:
             yield (
                 f"`{name}` is {shown(value)}, but `{by}` is {word!r}, which makes no use of it. "
-                f"Set `{name}` back to {_written(DEFAULTS[name])}, or `{by}` to "
+                f"Set `{name}` back to {written(DEFAULTS[name])}, or `{by}` to "
                 f"{' or '.join(repr(word) for word in words)}."
             )
-
-
-def _written(value: object) -> str:
-    return repr(list(value)) if isinstance(value, tuple) else str(value).lower()
 
 
 def _optimizer(recipe: Recipe) -> Iterator[str]:
@@ -359,7 +356,7 @@ def _crop(recipe: Recipe) -> Iterator[str]:
     low, high = recipe.crop_scale
     if not 0 < low <= high <= 1:
         yield (
-            f"`crop_scale` is {_written(recipe.crop_scale)}; it must be two shares above 0 and at "
+            f"`crop_scale` is {written(recipe.crop_scale)}; it must be two shares above 0 and at "
             "most 1, the smaller first, such as [0.08, 1.0]."
         )
 

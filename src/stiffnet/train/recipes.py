@@ -113,10 +113,6 @@ _TABLE_10 = {
 }
 
 
-def _stl10(recipe: Recipe) -> Recipe:
-    return replace(recipe, data="stl10", batch_size=16, image_size=96)
-
-
 RECIPES: Registry[Recipe] = Registry(
     "recipe",
     [
@@ -161,7 +157,11 @@ RECIPES: Registry[Recipe] = Registry(
             for name, (recipe, title) in _TABLE_10.items()
         ),
         *(
-            Entry(f"asr-{name}-stl10", _stl10(recipe), f"ASR Table 10: {title} on STL-10")
+            Entry(
+                f"asr-{name}-stl10",
+                replace(recipe, data="stl10", batch_size=16, image_size=96),
+                f"ASR Table 10: {title} on STL-10",
+            )
             for name, (recipe, title) in _TABLE_10.items()
         ),
         *(

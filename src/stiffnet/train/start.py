@@ -18,13 +18,7 @@ from stiffnet.train.checkpoint import (
     newest_whole,
     strange_state,
 )
-from stiffnet.train.identity import (
-    RUN,
-    Identity,
-    check_same_data,
-    is_of,
-    new_identity,
-)
+from stiffnet.train.identity import RUN, Identity, check_same_data, is_of, new_identity
 from stiffnet.train.log import finished_log
 from stiffnet.train.loop import Lesson, Trainee
 from stiffnet.train.ranks import first_decides, largest

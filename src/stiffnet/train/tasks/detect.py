@@ -56,7 +56,12 @@ class Detect(Task):
 
     def outputs(self, data: Data) -> int:
         """As many as there are classes; the background has one of its own."""
-        return len(_boxed(data).classes)
+        if not isinstance(data, BoxedImages):
+            raise DataError(
+                f"A detector learns from boxes, and {data.name} has none. Give `--data coco:DIR`, "
+                "or `shapes` for a trial."
+            )
+        return len(data.classes)
 
     def classes(self, data: Data) -> tuple[str, ...]:
         """In the order of their numbers, from 1."""
@@ -149,12 +154,3 @@ def average_precisions(found: Boxes, wanted: Boxes) -> dict[str, float | None]:
 def _said(row: Row, names: Sequence[str] | Mapping[str, str]) -> str:
     known = ((name.upper(), row[f"test_{name}"]) for name in names)
     return ", ".join(f"{words} {value:.2%}" for words, value in known if value is not None)
-
-
-def _boxed(data: Data) -> BoxedImages:
-    if not isinstance(data, BoxedImages):
-        raise DataError(
-            f"A detector learns from boxes, and {data.name} has none. Give `--data coco:DIR`, or "
-            "`shapes` for a trial."
-        )
-    return data
