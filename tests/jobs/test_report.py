@@ -5,7 +5,7 @@ import pytest
 from observe import spectrum_cases, stripe_cases
 from report import study_cases
 from report.parsed import Parsed
-from results.test_fold import FORMS, REPORT
+from results.test_fold import REPORT
 from stiffnet.errors import DataError, StorageError
 from stiffnet.jobs.report import report
 from stiffnet.jobs.watching import Watcher
@@ -44,7 +44,7 @@ def test_a_document_is_written_again_and_no_one_elses(tmp_path):
 
 
 def test_every_kind_stands_on_one_page_studies_first(tmp_path, trained):
-    given = {"fold": REPORT, "forms": FORMS, "stripes": stripe_cases.report(),
+    given = {"fold": REPORT, "stripes": stripe_cases.report(),
              "spectra": spectrum_cases.report(), "a.demo": study_cases.study()}  # fmt: skip
     paths = [each.save(tmp_path / f"{name}.json") for name, each in given.items()]
     made = report([*paths, trained], out=tmp_path / "page.html")

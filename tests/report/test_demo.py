@@ -12,8 +12,10 @@ from report import demo_cases
 from report.parsed import Parsed, strings
 from report.payloads import PAYLOADS
 from stiffnet.report import demo_findings as say
+from stiffnet.report.demo import forms_table
 from stiffnet.report.page import page as drawn
-from stiffnet.report.text import clean, plain
+from stiffnet.report.text import MISSING, clean, plain
+from stiffnet.results.demo import TimedForm
 
 REPORT = demo_cases.report()
 
@@ -116,6 +118,21 @@ def test_the_proof_tells_rounding_from_the_fold():
     forms = (*REPORT.forms[:3], worse, REPORT.forms[4])
     other = " ".join(map(plain, say.proof(replace(REPORT, forms=forms))))
     assert "gets 80.0 % of 12 images right, and 90.0 % before" in other
+
+
+def test_a_column_for_each_form_and_a_row_for_each_quantity():
+    """What nobody knows is a dash."""
+    trained = TimedForm("as trained", 0.975, 275_183, 10_205_792, 200.0)
+    unknown = TimedForm("folded", None, 272_474, None, None, float("nan"))
+    table = forms_table([trained, unknown])
+    assert [column.heading for column in table.columns] == ["", "as trained", "folded"]
+    assert [[cell.text for cell in row.cells] for row in table.rows] == [
+        ["Accuracy", "97.5 %", MISSING],
+        ["Parameters", "275,183", "272,474"],
+        ["MACs an image", "10,205,792", MISSING],
+        ["Images/s", "200", MISSING],
+        ["Scaled error", MISSING, MISSING],
+    ]
 
 
 def test_the_page_tells_the_story_and_every_figure_has_its_place():

@@ -10,18 +10,17 @@ from report import study_cases
 from report.cases import thin, view
 from report.parsed import Parsed
 from results.test_comparison import COMPARISON
-from results.test_fold import FORMS, REPORT
+from results.test_fold import REPORT
 from stiffnet.report.page import page as drawn
 
 VIEWS = [thin(view(((3, (8,)),), samples=9, labels=2, seed=i, title=f"run {i}")) for i in (0, 1)]
 STRIPES = stripe_cases.report()
 SPECTRA, ONE = spectrum_cases.report(images=3), spectrum_cases.spectrum()
 MIXED = {
-    "all": [FORMS, VIEWS[0], STRIPES, REPORT, SPECTRA],
+    "all": [VIEWS[0], STRIPES, REPORT, SPECTRA],
     "two and two": [VIEWS[0], STRIPES, VIEWS[1], STRIPES],
-    "two of each": [FORMS, REPORT, *VIEWS, REPORT, STRIPES, FORMS, STRIPES, SPECTRA, ONE],
+    "two of each": [REPORT, *VIEWS, REPORT, STRIPES, STRIPES, SPECTRA, ONE],
     "two mean maps": [gradcam_cases.report(), REPORT, gradcam_cases.report(classes=())],
-    "forms alone": [FORMS],
     "comparisons": [COMPARISON, REPORT, COMPARISON],
     "studies and runs": [
         *study_cases.several(),
@@ -63,9 +62,8 @@ def test_the_page_says_which_kinds_it_shows():
         text = drawn(results).split('<p class="brand">')[1].split("</p>")[0]
         return " ".join(text.replace("<b>stiffnet</b>", "").split())
 
-    assert kind([VIEWS[0]]) == kind([FORMS, VIEWS[0]]) == "stiffness report"
+    assert kind([VIEWS[0]]) == "stiffness report"
     assert kind([VIEWS[0], STRIPES, REPORT]) == "stiffness, stripe and fold report"
-    assert kind([FORMS]) == "report"
 
 
 def test_titles_are_one_for_each_result_or_none():

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from observe import spectrum_cases, stripe_cases
 from report import study_cases
 from report.payloads import PAYLOADS
-from results.test_fold import FORMS, REPORT
+from results.test_fold import REPORT
 from stiffnet.report.blocks import Cell, Column, Plot, Row, Table, Title, Words, all_blocks
 from stiffnet.report.kinds import parts_of
 from stiffnet.report.markdown import SIGN, _of, markdown
@@ -17,7 +17,6 @@ from stiffnet.report.text import clean, plain
 
 RESULTS = {
     "fold": REPORT,
-    "forms": FORMS,
     "stripes": stripe_cases.report(),
     "spectra": spectrum_cases.report(),
     "study": study_cases.study(failed=True, groups=("ResNet-20", "ResNet-56")),

@@ -1,7 +1,6 @@
 """A fold's report keeps what it was given, counts it, and is shown to people."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from stiffnet.errors import CorruptFileError
 from stiffnet.report.page import page as drawn
 from stiffnet.report.text import clean
 from stiffnet.results.changes import Change
-from stiffnet.results.fold import INDEX_CHANGES, Cost, Folded, FoldReport, Form, Forms, Refused
+from stiffnet.results.fold import INDEX_CHANGES, Cost, Folded, FoldReport, Refused
 from stiffnet.sealed import sealed
 
 REPORT = FoldReport(
@@ -164,15 +163,3 @@ def test_a_terminal_shows_it_and_obeys_nothing_in_it():
             assert not {c for c in shown if ord(c) < 32 or 127 <= ord(c) < 160} - {"\n"}
             assert max(cell_len(line) for line in shown.splitlines()) <= 80
     assert "[bold]x[/bold]" in printed(poisoned("[bold]x[/bold]"))
-
-
-FORMS = Forms(
-    (Form("as trained", 0.975, 100, 50, 200.0), Form("folded", None, 90, None, None, 2e-7)),
-    tested=9, batch=4, passes=3,
-)  # fmt: skip
-
-
-def test_forms_are_kept_too():
-    assert Forms.load(FORMS.save("forms.json")) == FORMS
-    assert FORMS.to_frame()["parameters"].tolist() == [100, 90]
-    assert re.search(r"folded.*2e-07", " ".join(printed(FORMS).split()))

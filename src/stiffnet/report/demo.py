@@ -31,7 +31,6 @@ from stiffnet.report.blocks import (
 )
 from stiffnet.report.cells import sheet
 from stiffnet.report.comparison_plots import steps_figure
-from stiffnet.report.forms import forms_table
 from stiffnet.report.stiffness_plots import nsi_figure
 from stiffnet.report.stiffness_tables import tables as stiffness_tables
 from stiffnet.report.terminal import sheet_lines, spoken
@@ -47,8 +46,7 @@ from stiffnet.report.text import (
     tenths,
     with_error,
 )
-from stiffnet.results.demo import DemoNetwork, DemoReport
-from stiffnet.results.fold import Forms
+from stiffnet.results.demo import DemoNetwork, DemoReport, TimedForm
 
 HEADING = "How stiff a network is, and what attention and folding do about it"
 
@@ -197,7 +195,6 @@ def _folding(report: DemoReport, place: str) -> Section:
     )
     tested = report.networks[-1].after.samples
     passes = len(report.forms[-1].ratios)
-    forms = forms_table(Forms(report.forms, tested, report.batch, passes))
     note = (
         f"Accuracy on {images(tested)}. Speed: {count(passes)} passes of {images(report.batch)} of "
         "each form, each between two passes of the plain network and compared with their mean. "
@@ -208,10 +205,23 @@ def _folding(report: DemoReport, place: str) -> Section:
     blocks = [
         Findings([*say.proof(report), *say.speeds(report)]),
         Plot(f"{place}-speeds", demo_plots.speeds_figure(report.forms), label, label),
-        forms,
+        forms_table(report.forms),
         Words(note, "note"),
     ]
     return Section(f"{place}-folding", "What folding gave back", "Folding", text, blocks)
+
+
+def forms_table(forms: Sequence[TimedForm]) -> Table:
+    """Return one row a quantity, and one column a form."""
+    rows = (
+        ("Accuracy", [tenths(form.accuracy) for form in forms]),
+        ("Parameters", [count(form.parameters) for form in forms]),
+        ("MACs an image", [count(form.macs) for form in forms]),
+        ("Images/s", [count(form.rate) for form in forms]),
+        ("Scaled error", [magnitude(form.scaled_error) for form in forms]),
+    )
+    heads = ["", *(clean(form.name, longest=40) for form in forms)]
+    return sheet("The network in its forms", heads, [(name, *texts) for name, texts in rows])
 
 
 def _training(report: DemoReport, place: str) -> Section:

@@ -10,7 +10,6 @@ from stiffnet.report import (
     comparison,
     demo,
     fold,
-    forms,
     gradcam,
     growth,
     ode,
@@ -24,7 +23,7 @@ from stiffnet.report.blocks import Part
 from stiffnet.report.text import clean
 from stiffnet.results.comparison import Comparison
 from stiffnet.results.demo import DemoReport
-from stiffnet.results.fold import FoldReport, Forms
+from stiffnet.results.fold import FoldReport
 from stiffnet.results.gradcam import GradcamReport
 from stiffnet.results.growth import Growth
 from stiffnet.results.ode import OdeRecord
@@ -43,7 +42,6 @@ KINDS: dict[type, ModuleType] = {
     SpectrumReport: spectra,
     Spectrum: spectra,
     FoldReport: fold,
-    Forms: forms,
     OdeRecord: ode,
     Comparison: comparison,
     Growth: growth,

@@ -27,7 +27,7 @@ def page(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str = "
         heading=heading or " and ".join(dict.fromkeys(title for title, _ in articles)),
         lead=[block for part in parts for block in part.lead],
         articles=articles,
-        kind=listed(list(dict.fromkeys(part.kind for part in parts if part.kind))),
+        kind=listed(list(dict.fromkeys(part.kind for part in parts))),
     )
 
 

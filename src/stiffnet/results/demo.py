@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.stats import binom
 
 from stiffnet.results.comparison import Comparison
-from stiffnet.results.fold import FoldReport, Form
+from stiffnet.results.fold import FoldReport
 from stiffnet.results.ode import EulerComparison
 from stiffnet.results.record import Record
 from stiffnet.results.spectra import SpectrumReport
@@ -31,9 +31,18 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 @dataclass(frozen=True)
-class TimedForm(Form):
-    """A form of a network whose passes were timed between passes of the plain network."""
+class TimedForm:
+    """A form of a network, timed between passes of the plain network; None is what nobody knows."""
 
+    name: str
+    accuracy: float | None
+    parameters: int
+    macs: int | None
+    """Multiplications with addition, an image."""
+    rate: float | None
+    """Images a second."""
+    scaled_error: float | None = None
+    """Largest difference of its outputs from those as trained, over the largest output."""
     ratios: tuple[float, ...] = ()
     """Its speed over the plain network's, of each timed pass; empty for the plain network."""
 

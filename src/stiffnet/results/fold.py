@@ -1,7 +1,7 @@
 """What a fold did, in numbers and sentences; and a network's forms side by side."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -114,42 +114,3 @@ class FoldReport(Record):
         floats = ["macs", "flops", "seconds", "images_per_second"]
         frame = pd.DataFrame(rows, columns=["form", "parameters", *floats])
         return frame.astype(dict.fromkeys(floats, float))
-
-
-@dataclass(frozen=True)
-class Form:
-    """One form of a network, and what a pass of it costs; None is what nobody knows."""
-
-    name: str
-    accuracy: float | None
-    """On the images that `Forms.tested` counts."""
-    parameters: int
-    macs: int | None
-    """Multiplications with addition, an image."""
-    rate: float | None
-    """Images a second."""
-    scaled_error: float | None = None
-    """Largest difference of its outputs from the first form's, over the largest output."""
-
-
-@dataclass(frozen=True)
-class Forms(Record):
-    """The forms of one network side by side: as it was trained, then the others."""
-
-    KIND = "comparison of forms"
-    AGAIN = "Compare again"
-
-    forms: tuple[Form, ...]
-    tested: int
-    """Images that the accuracy is over."""
-    batch: int
-    """Images in a pass that was timed."""
-    passes: int
-    """Of each form; the rate is by their median, and the forms took turns."""
-
-    def __post_init__(self) -> None:
-        assert len(self.forms) > 1, "a form is compared with another"
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a form."""
-        return pd.DataFrame([asdict(form) for form in self.forms])
