@@ -1,5 +1,6 @@
 """Compare networks on the same images: a comparison, a JSON file and a page."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +121,6 @@ def names_of(models: Sequence[Spec], attention: Sequence[str | None]) -> list[st
     names: list[str] = []
     for model, module in zip(models, attention, strict=True):
         name = f"{model} with {module}" if module else str(model)
-        same = sum(other == name or other.startswith(f"{name} (") for other in names)
-        names.append(f"{name} ({same + 1})" if same else name)
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        names.append(next(each for each in itertools.chain([name], numbered) if each not in names))
     return names
