@@ -1,6 +1,6 @@
 """Measure how stiff a network is on images: a report, a JSON file and a page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -117,7 +117,8 @@ def report_on(
     network = loaded.model.to(fabric.device)
     judged = judging_of(loaded, images, said)
     told = [judged.told] if judged.remarkable else []
-    for text in (*told, *remarks_on(loaded), *remarks_on_images(images)):
+    folded = [f"{model} was folded. {loaded.made_by['notes']}"] if "notes" in loaded.made_by else []
+    for text in (*told, *remarks_on(loaded), *remarks_on_images(images), *folded):
         watcher.note(text)
     batches = images.batches(
         loaded.preparation,
@@ -130,7 +131,7 @@ def report_on(
     facts = facts_of(loaded, data=images.name, command=setting.command)
     facts["input"] = _input(loaded.preparation)
     with watcher.progress(f"measuring {loaded.name}", total) as advance:
-        return look(
+        report = look(
             network,
             mine if judged.outputs is None else renumbered(mine, judged.outputs),
             keep=keep,
@@ -139,6 +140,7 @@ def report_on(
             facts=facts | {"classes": judged.told},
             on_batch=advance,
         )
+    return replace(report, notes=(*report.notes, *folded))
 
 
 def _input(prepared: Preparation) -> str:
