@@ -440,10 +440,13 @@ def test_nothing_to_fold_is_said():
         fold(fused, images(), fuse=True, passes=0)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
 def test_wrapped_networks_and_unsuitable_examples_are_refused():
     model = resnet()
     with pytest.raises(FoldError, match="wrapped or compiled"):
         fold(nn.DataParallel(model).eval(), images(), passes=0)
+    with pytest.raises(FoldError, match=r"TorchScript\. Give the Python module"):
+        fold(torch.jit.script(nn.Conv2d(3, 4, 1).eval()), images(), fuse=True, passes=0)
     with pytest.raises(FoldError, match=r"CifarResNet cannot be run on this example: .*Give one"):
         fold(model, torch.rand(1, 4, 32, 32), passes=0)
     with pytest.raises(FoldError, match=r"example is empty, and proves nothing"):

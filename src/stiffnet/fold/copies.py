@@ -41,7 +41,7 @@ def copied(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
     except Exception as error:  # foreign objects
         raise FoldError(
             f"{type(model).__name__} cannot be copied, and folding changes a copy: {error}. Take "
-            "out what cannot be copied, such as the older `weight_norm`."
+            "out what cannot be copied, such as the older `weight_norm` or masks of pruning."
         ) from error
 
 
