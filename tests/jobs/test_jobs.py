@@ -195,6 +195,17 @@ def test_a_folded_network_is_not_measured_without_the_word_that_its_index_change
     assert measure("folded", DATA, limit=8, out="measured").report.notes == (watcher.notes[-1],)
 
 
+def test_results_on_parts_of_two_runs_do_not_replace_each_other(trained, tmp_path):
+    """`stiffnet train` advises to measure its `final`, and every run has one."""
+    written = set()
+    for name in ("one", "two"):
+        shutil.copytree(trained, tmp_path / name)
+        for part in ("", "final", "best"):
+            written |= set(measure(Path(name, part), DATA, limit=2).files)
+    folders = {path.parent.name for path in written}
+    assert folders == {"one", "one-final", "one-best", "two", "two-final", "two-best"}
+
+
 def test_a_fold_has_a_page_that_says_where_it_comes_from(run, tmp_path):
     made = fold(run, html="fold.html", out="folded", command=COMMAND)
     page = (tmp_path / "fold.html").read_text()

@@ -9,7 +9,7 @@ from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import NonFiniteError, RecipeError
 from stiffnet.jobs.measure import Setting, report_on
-from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -63,7 +63,7 @@ def compare(
     """
     if len(models) < 2:
         raise RecipeError("A comparison needs two networks or more. Name another one.")
-    stem = "-".join(file_name(model) for model in models[:2])
+    stem = "-".join(result_name(model) for model in models[:2])
     folder = Path("comparison", stem) if out is None else Path(out)
     check_places(folder, *FILES)
     for model in models:

@@ -18,7 +18,7 @@ from stiffnet.jobs.labels import (
     said_of,
 )
 from stiffnet.jobs.measure_text import measure_text
-from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -71,7 +71,7 @@ def measure(
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
     """
-    folder = Path("stiffness", file_name(model)) if out is None else Path(out)
+    folder = Path("stiffness", result_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
