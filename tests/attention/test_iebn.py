@@ -14,6 +14,7 @@ from timm.layers import (
 from timm.models.repvit import ConvNorm
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils import prune
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.testing import assert_close
 
@@ -22,11 +23,20 @@ from stiffnet.attention.iebn import IEBN
 from stiffnet.errors import StepError
 from tolerances import RTOL
 
+
+def held():
+    """A norm that keeps its statistics and moves them no more."""
+    norm = nn.BatchNorm2d(6)
+    norm.track_running_stats = False
+    return norm
+
+
 NORMS = {
     "1d": (lambda: nn.BatchNorm1d(6, eps=1e-3), (4, 6, 9)),
     "2d": (lambda: nn.BatchNorm2d(6, momentum=0.3), (4, 6, 3, 3)),
     "3d": (lambda: nn.BatchNorm3d(6), (4, 6, 2, 3, 3)),
     "cumulative": (lambda: nn.BatchNorm2d(6, momentum=None), (4, 6, 3, 3)),
+    "held": (held, (4, 6, 3, 3)),
     "with activation": (lambda: BatchNormAct2d(6, inplace=False), (4, 6, 3, 3)),
 }
 
@@ -118,6 +128,12 @@ def test_another_norm_is_refused(norm):
 def test_a_norm_without_weight_or_statistics_is_refused(lacking):
     with pytest.raises(StepError, match="this one lacks some; leave it out, or use 'ie'"):
         IEBN.from_norm(nn.BatchNorm2d(6, **lacking))
+
+
+def test_a_norm_with_other_tensors_is_refused():
+    pruned = prune.random_unstructured(nn.BatchNorm2d(6), "weight", 0.5)
+    with pytest.raises(StepError, match="no place for weight_mask and weight_orig of this"):
+        IEBN.from_norm(pruned)
 
 
 CONVERSIONS = {

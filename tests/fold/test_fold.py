@@ -379,6 +379,36 @@ def test_parameters_in_one_memory_are_tied_though_they_are_two():
     assert_same(result.model, detach(model), images(8), 0)
 
 
+def in_a_part(made):
+    memory = torch.randn(made["a"].weight.numel() + 9)
+    for name, start in (("a", 0), ("b", 9)):
+        weight = made[name].weight
+        weight.data = memory[start : start + weight.numel()].view_as(weight)
+
+
+def as_a_buffer(made):
+    made["b"].register_buffer("used", made["a"].weight.data, persistent=False)
+
+
+@pytest.mark.parametrize("tie", [in_a_part, as_a_buffer])
+def test_tensors_that_share_some_memory_are_tied(tie):
+    made = parts()
+    tie(made)
+    model = branch(lambda m, x: m.gate_here(m.a(x)) + m.b(x), **made)
+    with pytest.raises(FoldError, match=r"'a\.weight' and 'b\.\w+' are in the same memory"):
+        fold(model, images(8), passes=0)
+
+
+def test_tensors_beside_each_other_in_one_memory_are_not_tied():
+    """As where all weights are views of one vector, or every second number is another's."""
+    made = parts()
+    memory = torch.randn(made["a"].weight.numel(), 2)
+    for number, name in enumerate("ab"):
+        made[name].weight.data = memory[:, number].view_as(made[name].weight)
+    model = branch(lambda m, x: m.gate_here(m.a(x)) + m.b(x), **made)
+    assert_same(model, fold(model, images(8), passes=0).model, images(8))
+
+
 def test_a_relu_is_passed_where_the_gate_is_not_negative():
     model, x = branch(lambda m, x: m.gate_here(F.relu(m.a(x))), a=conv()), images(8)
     nn.init.uniform_(gates(model)[0].psi, 0, 1)
@@ -410,10 +440,13 @@ def test_nothing_to_fold_is_said():
         fold(fused, images(), fuse=True, passes=0)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
 def test_wrapped_networks_and_unsuitable_examples_are_refused():
     model = resnet()
     with pytest.raises(FoldError, match="wrapped or compiled"):
         fold(nn.DataParallel(model).eval(), images(), passes=0)
+    with pytest.raises(FoldError, match=r"TorchScript\. Give the Python module"):
+        fold(torch.jit.script(nn.Conv2d(3, 4, 1).eval()), images(), fuse=True, passes=0)
     with pytest.raises(FoldError, match=r"CifarResNet cannot be run on this example: .*Give one"):
         fold(model, torch.rand(1, 4, 32, 32), passes=0)
     with pytest.raises(FoldError, match=r"example is empty, and proves nothing"):

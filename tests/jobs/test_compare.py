@@ -1,11 +1,13 @@
 """The job that compares: networks of all kinds on the same images, each prepared in its own way."""
 
+import itertools
+
 import pytest
 import torch
 
 from stiffnet.cli.main import main
 from stiffnet.errors import NonFiniteError, RecipeError, StorageError
-from stiffnet.jobs.compare import compare, each_of
+from stiffnet.jobs.compare import compare, each_of, names_of
 from stiffnet.jobs.measure import measure
 from stiffnet.network.create import create_model
 from stiffnet.results.comparison import Comparison
@@ -42,6 +44,14 @@ def test_the_command_compares_with_and_without_attention(capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "of 9 steps of resnet20_cifar with se differ" in said
     assert "Written: comparison/resnet20_cifar-resnet20_cifar/comparison.json and" in said
+
+
+def test_no_two_networks_are_called_the_same():
+    """Not even where the name of a folder ends as a number of ours does: the first one was lost."""
+    for models in itertools.product(["a", "a (2)", "a (3)"], repeat=4):
+        names = names_of(models, [None] * 4)
+        assert len(set(names)) == 4
+        assert all(name.startswith(model) for name, model in zip(names, models, strict=True))
 
 
 def test_state_dicts_of_one_checkpoint_are_compared(tmp_path):

@@ -13,6 +13,7 @@ import torch
 from stiffnet.cli.main import main
 from stiffnet.errors import FoldError, RecipeError, StorageError
 from stiffnet.jobs import result_files
+from stiffnet.jobs.compare import compare
 from stiffnet.jobs.fold import fold
 from stiffnet.jobs.measure import measure
 from stiffnet.jobs.stripes import stripes
@@ -181,6 +182,28 @@ def test_a_network_is_folded_by_its_name_and_its_weights(tmp_path, name, attenti
 def test_settings_and_arguments_do_not_say_the_same_thing_twice():
     with pytest.raises(RecipeError, match="`seed` is given twice"):
         train(MODEL, DATA, seed=1, settings={"seed": 2})
+
+
+def test_a_folded_network_is_not_measured_without_the_word_that_its_index_changed(run):
+    """A network and its fold compute the same and have another NSI: a comparison must say why."""
+    [changed] = fold(run, out="folded").result.report.notes
+    watcher = Everything()
+    found = compare([run, "folded"], DATA, limit=8, out="compared", watcher=watcher).comparison
+    assert found.pairs[0].tns.differs
+    assert watcher.notes[-1] == f"folded was folded. {changed}"
+    assert [network.notes[-1:] for network in found.networks] == [(), (watcher.notes[-1],)]
+    assert measure("folded", DATA, limit=8, out="measured").report.notes == (watcher.notes[-1],)
+
+
+def test_results_on_parts_of_two_runs_do_not_replace_each_other(trained, tmp_path):
+    """`stiffnet train` advises to measure its `final`, and every run has one."""
+    written = set()
+    for name in ("one", "two"):
+        shutil.copytree(trained, tmp_path / name)
+        for part in ("", "final", "best"):
+            written |= set(measure(Path(name, part), DATA, limit=2).files)
+    folders = {path.parent.name for path in written}
+    assert folders == {"one", "one-final", "one-best", "two", "two-final", "two-best"}
 
 
 def test_a_fold_has_a_page_that_says_where_it_comes_from(run, tmp_path):

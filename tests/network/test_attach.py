@@ -76,6 +76,28 @@ def test_attaching_needs_no_example_and_leaves_the_random_numbers_to_the_gates()
         assert torch.equal(one, other)
 
 
+class Dropping(nn.Module):
+    """Drops some of its rate in evaluation too, as for an estimate of uncertainty."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 1)
+
+    def forward(self, x):
+        return x + F.dropout(self.conv(x), 0.5, training=True)
+
+
+@pytest.mark.parametrize("module", ["se", "eca", "asr:se"])
+def test_a_network_that_draws_random_numbers_in_evaluation_takes_modules(module):
+    """It gives the same wherever they do, also when modules were initialised in between."""
+    model, x = nn.Sequential(Dropping(), Dropping()).eval(), torch.rand(2, 8, 6, 6)
+    torch.manual_seed(0)
+    expected = model(x)
+    attach(model, module, start="identity", example=x)
+    torch.manual_seed(0)
+    assert scaled(model(x), expected) <= RTOL["identity"]
+
+
 def test_the_blocks_stay_the_objects_that_they_are():
     model, x = small()
     blocks = dict(model.named_modules())

@@ -124,3 +124,22 @@ def test_what_cannot_be_paired_is_refused(others, words):
     made = {name: report(blocks(3), x, **options) for name, (x, options) in others.items()}
     with pytest.raises(DataError, match=words):
         compare({"a": report(blocks(3)), **made})
+
+
+def labelled(order, names=(0, 1, 2)):
+    """A report on the images in some order, whose three classes are numbered by `names`."""
+    labels = torch.tensor(names)[torch.arange(12) % 3]
+    return stiffnet.measure(blocks(2), [(X[order], labels[order])])
+
+
+def test_images_in_another_order_show_in_their_labels():
+    """As after measuring twice with a loader that shuffles, which paired each with another."""
+    same, shuffled = (
+        torch.arange(12),
+        torch.randperm(12, generator=torch.Generator().manual_seed(0)),
+    )
+    for names in ((0, 1, 2), (5, 0, 3), (0, 0, 1)):  # also those of another network's classes
+        [pair] = compare({"a": labelled(same), "b": labelled(same, names)}).pairs
+        assert {each.p for each in pair.steps} == {1.0}
+        with pytest.raises(DataError, match=r"b was measured on other images.*does not shuffle"):
+            compare({"a": labelled(same), "b": labelled(shuffled, names)})

@@ -11,7 +11,9 @@ from stiffnet.attention.base import Attention, sigmoid
 from stiffnet.attention.ie import InstanceAffine
 from stiffnet.batch_norms import PLAIN, REPLACEABLE
 from stiffnet.errors import StepError
+from stiffnet.words import listed
 
+TENSORS = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
@@ -83,6 +85,7 @@ class GatedNorm(Attention, nn.BatchNorm2d):
         norm = whole_norm(norm)
         made = cls(norm.num_features, eps=norm.eps, momentum=norm.momentum, **options)
         made.to(norm.weight)
+        made.track_running_stats = norm.track_running_stats
         _share(norm, made)
         if isinstance(norm, BatchNormAct2d):
             made.drop, made.act = norm.drop, norm.act
@@ -93,6 +96,7 @@ class GatedNorm(Attention, nn.BatchNorm2d):
         """Give back the norm that this one replaced, with the tensors as they are now."""
         norm = self._replaced[0] if self._replaced else nn.BatchNorm2d(self.channels)
         norm.momentum, norm.eps = self.momentum, self.epsilon
+        norm.track_running_stats = self.track_running_stats
         _share(self, norm)
         return norm.train(self.training)
 
@@ -189,6 +193,12 @@ def whole_norm(norm: nn.Module) -> Norm:
         raise StepError(
             "IEBN takes the place of a BatchNorm with weight, shift and running statistics, "
             "and this one lacks some; leave it out, or use 'ie' on the steps instead."
+        )
+    strange = sorted({*norm._parameters, *norm._buffers} - TENSORS)
+    if strange:
+        raise StepError(
+            f"IEBN has no place for {listed(strange)} of this {type(norm).__name__} (pruned or "
+            "parametrised); undo that first, leave it out, or use 'ie' on the steps instead."
         )
     return norm
 

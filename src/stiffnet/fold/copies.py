@@ -1,7 +1,7 @@
 """Copies of a network: in float64 to compute with, and in its own dtype to give back."""
 
 import copy
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,7 +41,7 @@ def copied(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
     except Exception as error:  # foreign objects
         raise FoldError(
             f"{type(model).__name__} cannot be copied, and folding changes a copy: {error}. Take "
-            "out what cannot be copied, such as the older `weight_norm`."
+            "out what cannot be copied, such as the older `weight_norm` or masks of pruning."
         ) from error
 
 
@@ -61,18 +61,6 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),
     }
-
-
-def in_one_memory(model: nn.Module) -> list[str]:
-    """Names of parameters that are different objects with the same numbers; none if there are none.
-
-    ``b.data = a.data`` ties them so, which a copy undoes: it has two of them.
-    """
-    names: dict[int, list[str]] = defaultdict(list)
-    for name, parameter in model.named_parameters():
-        if parameter.layout is torch.strided and parameter.numel() and not parameter.is_meta:
-            names[parameter.data_ptr()].append(name)
-    return next((shared for shared in names.values() if len(shared) > 1), [])
 
 
 def deployed(

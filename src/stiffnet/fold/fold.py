@@ -10,12 +10,13 @@ from torch import nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.caches import own_caches
-from stiffnet.fold.copies import copied, in_one_memory, tensors_of
+from stiffnet.fold.copies import copied, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
 from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
+from stiffnet.fold.shared_memory import in_one_memory
 from stiffnet.nested import tensors_in
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
@@ -85,7 +86,7 @@ def fold(
     if tied := in_one_memory(model):
         raise FoldError(
             f"{' and '.join(map(repr, tied))} are in the same memory, though they are different "
-            "parameters, so that the state dict of a folded copy would not load. Make them one "
+            "tensors, so that the state dict of a folded copy would not load. Make them one "
             "parameter (`b.weight = a.weight`), or clone one."
         )
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}

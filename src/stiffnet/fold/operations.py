@@ -70,6 +70,15 @@ def data_in(op: Op) -> list[Node]:
     return found
 
 
+def unsaved_buffers(model: nn.Module) -> set[int]:
+    """Buffers that a state dict leaves out, by their ids."""
+    return {
+        id(module._buffers[name])
+        for module in model.modules()
+        for name in module._non_persistent_buffers_set
+    }
+
+
 class Reading(Watch):
     """Keeps the functions of a pass with their arguments, and counts the uses of every weight."""
 
@@ -80,12 +89,7 @@ class Reading(Watch):
         for listed in (model.named_parameters, model.named_buffers):
             for name, tensor in listed(remove_duplicate=False):
                 self.names[id(tensor)].append(name)
-        self.unsaved = {
-            id(module._buffers[name])
-            for module in model.modules()
-            for name in module._non_persistent_buffers_set
-        }
-        """Buffers that a state dict leaves out."""
+        self.unsaved = unsaved_buffers(model)
         self.uses: Counter[int] = Counter()
         self.overwritten: set[Node] = set()
         """Values that other code changed in place, through another name or a part of them."""

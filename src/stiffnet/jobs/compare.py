@@ -1,5 +1,6 @@
 """Compare networks on the same images: a comparison, a JSON file and a page."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from stiffnet.data import open_data
 from stiffnet.devices import make_fabric
 from stiffnet.errors import NonFiniteError, RecipeError
 from stiffnet.jobs.measure import Setting, report_on
-from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Spec, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -59,7 +60,7 @@ def compare(
     """
     if len(models) < 2:
         raise RecipeError("A comparison needs two networks or more. Name another one.")
-    stem = "-".join(file_name(model) for model in models[:2])
+    stem = "-".join(result_name(model) for model in models[:2])
     folder = Path("comparison", stem) if out is None else Path(out)
     check_places(folder, *FILES)
     for model in models:
@@ -117,6 +118,6 @@ def names_of(models: Sequence[Spec], attention: Sequence[str | None]) -> list[st
     names: list[str] = []
     for model, module in zip(models, attention, strict=True):
         name = f"{model} with {module}" if module else str(model)
-        same = sum(other == name or other.startswith(f"{name} (") for other in names)
-        names.append(f"{name} ({same + 1})" if same else name)
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        names.append(next(each for each in itertools.chain([name], numbered) if each not in names))
     return names

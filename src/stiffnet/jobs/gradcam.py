@@ -7,7 +7,7 @@ from stiffnet.data import open_labelled
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
 from stiffnet.jobs.labels import judging_of, remarks_on_images, said_number, said_of
-from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -42,7 +42,7 @@ def gradcam(
     Arguments and errors are those of `stiffnet.jobs.measure.measure`, with `images` for its
     `limit`, and of `stiffnet.gradcam`. The folder is ``gradcam/MODEL`` if `out` is not given.
     """
-    folder = Path("gradcam", file_name(model)) if out is None else Path(out)
+    folder = Path("gradcam", result_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     chosen = make_fabric(device=device).device
     subject, pictures, said = subject_of(model), open_labelled(data), said_of(classes)

@@ -1,6 +1,6 @@
 """Measure how stiff a network is on images: a report, a JSON file and a page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -12,7 +12,7 @@ from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.jobs.labels import judging_of, remarks_on_images, renumbered, said_number, said_of
 from stiffnet.jobs.measure_text import measure_text
-from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -65,7 +65,7 @@ def measure(
     Raises:
         StiffnetError: One of its kinds, if anything given cannot be used; nothing is written then.
     """
-    folder = Path("stiffness", file_name(model)) if out is None else Path(out)
+    folder = Path("stiffness", result_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
@@ -111,7 +111,8 @@ def report_on(
     network = loaded.model.to(fabric.device)
     judged = judging_of(loaded, images, said)
     told = [judged.told] if judged.remarkable else []
-    for text in (*told, *remarks_on(loaded), *remarks_on_images(images)):
+    folded = [f"{model} was folded. {loaded.made_by['notes']}"] if "notes" in loaded.made_by else []
+    for text in (*told, *remarks_on(loaded), *remarks_on_images(images), *folded):
         watcher.note(text)
     batches = images.batches(
         loaded.preparation,
@@ -124,7 +125,7 @@ def report_on(
     facts = facts_of(loaded, data=images.name, command=setting.command)
     facts["input"] = _input(loaded.preparation)
     with watcher.progress(f"measuring {loaded.name}", total) as advance:
-        return look(
+        report = look(
             network,
             mine if judged.outputs is None else renumbered(mine, judged.outputs),
             keep=keep,
@@ -133,6 +134,7 @@ def report_on(
             facts=facts | {"classes": judged.told},
             on_batch=advance,
         )
+    return replace(report, notes=(*report.notes, *folded))
 
 
 def _input(prepared: Preparation) -> str:

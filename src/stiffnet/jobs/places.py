@@ -9,6 +9,7 @@ from stiffnet.errors import CheckpointError, FoldError
 from stiffnet.files import atomic_write_all, check_replaceable, check_writable, is_temporary
 from stiffnet.network.folded_folder import PARTS
 from stiffnet.network.model_folder import FOLDED, read_folder
+from stiffnet.train.run_folder import RunFolder
 
 SIGNS = {  # of files of ours
     ".json": '"format": "stiffnet ',
@@ -24,6 +25,17 @@ def file_name(name: str | os.PathLike[str]) -> str:
     ('torchvision_resnet18', 'first')
     """
     return re.sub(r"[^\w.-]+", "_", Path(name).resolve().name)
+
+
+def result_name(model: str | os.PathLike[str]) -> str:
+    """Name the folder for results on a network; a part of a run has its run's name before its own.
+
+    Otherwise the results on the `final` of one run would replace those on another's.
+    """
+    path = Path(model).resolve()
+    run = RunFolder(path.parent)
+    inside = path in run.places and run.recipe.exists()
+    return file_name(f"{run.path.name}-{path.name}" if inside else model)
 
 
 def check_places(folder: Path, *names: str) -> None:

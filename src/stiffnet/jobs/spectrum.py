@@ -16,7 +16,7 @@ from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import StepError
 from stiffnet.jobs.labels import judging_of, renumbered, said_number, said_of
-from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
@@ -74,7 +74,7 @@ def spectrum(
     for name, value in (("images", images), ("cap", cap)):
         if value is not None and value < 1:
             raise StepError(f"`{name}` is {value}. Give 1 or more.")
-    folder = Path("spectrum", file_name(model)) if out is None else Path(out)
+    folder = Path("spectrum", result_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     fabric = make_fabric(device="cpu")
     watcher = watcher if fabric.is_global_zero else SILENT

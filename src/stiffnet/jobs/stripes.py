@@ -7,7 +7,7 @@ from stiffnet.data import open_data, open_labelled
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.devices import make_fabric
 from stiffnet.errors import DataError
-from stiffnet.jobs.places import check_places, file_name
+from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
@@ -46,7 +46,7 @@ def stripes(
     images to follow noise through the steps too. The folder is ``stripes/MODEL`` if `out` is not
     given.
     """
-    folder = Path("stripes", file_name(model)) if out is None else Path(out)
+    folder = Path("stripes", result_name(model)) if out is None else Path(out)
     check_places(folder, *FILES)
     chosen = make_fabric(device=device).device
     subject = subject_of(model)

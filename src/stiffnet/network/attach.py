@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
@@ -136,15 +136,15 @@ def attach(
             remember(model.get_submodule(path), told(path, path))
         return model
     if named:
-        sockets, results = position_sockets(model, named, call, where)
+        sockets = position_sockets(model, named, call, where)
     else:
-        sockets, results = step_sockets(model, _steps(model, call), call, where)
+        sockets = step_sockets(model, _steps(model, call), call, where)
     gates = _gates(model, sockets, maker, start, options)
     for socket, gate in zip(sockets, gates, strict=True):
         remember(gate, told(socket.name, socket.block))
     calls = read_tokens(model, sockets, gates, call)
     wishes = [socket.wish(gate) for socket, gate in zip(sockets, gates, strict=True)]
-    plans = _proved(model, sockets, wishes, call, results)
+    plans = _proved(model, sockets, wishes, call)
     classes = {path: type(model.get_submodule(path)) for path in plans}
     try:
         for socket, gate in zip(sockets, gates, strict=True):
@@ -366,20 +366,16 @@ def _check(gate: nn.Module, socket: Socket) -> None:
 
 
 def _proved(
-    model: nn.Module,
-    sockets: Sequence[Socket],
-    wishes: Sequence[Wish],
-    call: Example,
-    results: list[Tensor],
+    model: nn.Module, sockets: Sequence[Socket], wishes: Sequence[Wish], call: Example
 ) -> dict[str, tuple[Gate, ...]]:
     """Return the gates of every block; raise a StepError if some are not called as wanted."""
     try:
-        return prove(model, wishes, call, results)
+        return prove(model, wishes, call)
     except Unreadable as first:
         refused = {}
         for socket, wish in zip(sockets, wishes, strict=True):
             try:
-                prove(model, [wish], call, results)
+                prove(model, [wish], call)
             except Unreadable as reason:
                 kind = type(model.get_submodule(socket.block)).__name__
                 refused[socket.name] = f"{kind}: {reason}"

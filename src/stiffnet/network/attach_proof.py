@@ -39,18 +39,18 @@ class Wish:
     numbers: tuple[int, ...]  # the additions that it is for, in the order of a pass
 
 
-def prove(
-    model: nn.Module, wishes: Iterable[Wish], call: Example, expected: list[Tensor]
-) -> dict[str, tuple[Gate, ...]]:
-    """Run the network with copies in the places of gates; return every block's gates.
+def prove(model: nn.Module, wishes: Iterable[Wish], call: Example) -> dict[str, tuple[Gate, ...]]:
+    """Run the network as it is, then with copies in the places of gates; return all blocks' gates.
 
-    Where a gate is wanted for some turns of a loop only, the turns are found here. `expected` are
-    the results of the pass without the gates. The network is left as it was. Raises Unreadable if a
-    gate would not be called as it should.
+    All passes see the same random numbers. Where a gate is wanted for some turns of a loop only,
+    the turns are found here. The network is left as it was. Raises Unreadable if a gate would not
+    be called as it should.
     """
     by_block: dict[str, list[Wish]] = defaultdict(list)
     for wish in wishes:
         by_block[wish.block].append(wish)
+    with plain_run(model):
+        expected = [tensor.clone() for tensor in tensors_in(call.on(model))]
     with plain_run(model), _probed(model, by_block) as probes:
         watch = _Watched(model, list(by_block), probes=probes)
         try:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stiffnet.errors import StepError
-from stiffnet.nested import mapped, tensors_in
+from stiffnet.nested import mapped
 from stiffnet.network.attach_proof import Wish
 from stiffnet.network.channel_axis import LARGER, channel_axis, steady_axis
 from stiffnet.network.gated_block import gate_name, gates_of, original_class
@@ -52,17 +52,15 @@ class Socket:
         return Wish(self.block, Gate(self.child, self.nth, self.spot, with_state), self.numbers)
 
 
-Sockets = tuple[list[Socket], list[Tensor]]
-"""Places that were chosen, and what the network gave when they were looked at."""
-
-
-def step_sockets(model: nn.Module, found: Sequence[Step], call: Example, where: Where) -> Sockets:
+def step_sockets(
+    model: nn.Module, found: Sequence[Step], call: Example, where: Where
+) -> list[Socket]:
     """Look at the steps that `where` chooses; raise a StepError if one cannot take a gate."""
     picked = chosen(found, where, kind="step", network=type(model).__name__)
     wanted = set(picked)
     paths = list(dict.fromkeys(step.module for step in picked))
     with plain_run(model), Places(model, paths) as places:
-        results = [tensor.detach().clone() for tensor in tensors_in(run_on(model, call))]
+        run_on(model, call)
     met, grown = places.met, _met_on_more(model, paths, call)
     sockets: dict[str, Socket] = {}
     refused: dict[str, str] = {}
@@ -80,7 +78,7 @@ def step_sockets(model: nn.Module, found: Sequence[Step], call: Example, where: 
                 refused |= {step.name: f"{kind}: {reason}" for step in asked}
     if refused:
         raise StepError(refusal("A module", "step", refused, len(picked)))
-    return [sockets[step.name] for step in picked if step.name in sockets], results
+    return [sockets[step.name] for step in picked if step.name in sockets]
 
 
 _Additions = Mapping[tuple[str, int], Met]
@@ -236,10 +234,10 @@ def child_name(block: nn.Module, nth: int) -> str:
 
 def position_sockets(
     model: nn.Module, named: Sequence[Position], call: Example, where: Where
-) -> Sockets:
+) -> list[Socket]:
     """Look at the positions that `where` chooses; raise a StepError if one cannot take a gate."""
     picked = chosen(named, where, kind="position", network=type(model).__name__)
-    shapes, results = _shapes(model, picked, call)
+    shapes = _shapes(model, picked, call)
     sockets: list[Socket] = []
     refused: dict[str, str] = {}
     for position in picked:
@@ -250,7 +248,7 @@ def position_sockets(
             refused[position.name] = str(reason)
     if refused:
         raise StepError(refusal("A module", "position", refused, len(picked)))
-    return sockets, results
+    return sockets
 
 
 def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) -> Socket:
@@ -274,8 +272,8 @@ def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) 
 
 def _shapes(
     model: nn.Module, picked: Sequence[Position], call: Example
-) -> tuple[dict[str, tuple[int, ...]], list[Tensor]]:
-    """Run the network once, in evaluation; the shapes at some positions, and its results."""
+) -> dict[str, tuple[int, ...]]:
+    """Run the network once, in evaluation; the shapes at some positions."""
     shapes: dict[str, tuple[int, ...]] = {}
     with ExitStack() as hooks, plain_run(model):
         for position in picked:
@@ -286,8 +284,8 @@ def _shapes(
 
             block = model.get_submodule(position.name)
             hooks.enter_context(block.register_forward_hook(hook, prepend=True))
-        result = run_on(model, call)
-    return shapes, [tensor.detach().clone() for tensor in tensors_in(result)]
+        run_on(model, call)
+    return shapes
 
 
 def refusal(what: str, kind: str, refused: Mapping[str, str], of: int) -> str:

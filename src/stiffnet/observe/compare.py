@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stiffnet.errors import DataError
 from stiffnet.results.comparison import Comparison, Difference, Network, Pair
@@ -14,6 +15,8 @@ from stiffnet.stiffness.given import Floats
 from stiffnet.stiffness.paired import Paired, mcnemar, paired
 from stiffnet.stiffness.relate import holm
 from stiffnet.words import listed
+
+Labels = npt.NDArray[np.int64]
 
 
 def compare(
@@ -28,8 +31,9 @@ def compare(
 
     Args:
         reports: What `stiffnet.measure` found, by the networks' names, the first one first. All
-            are of the same images in the same order, with the values of every image kept; that
-            the images are the same is taken on trust, as the reports do not hold them.
+            are of the same images in the same order, with the values of every image kept. Reports
+            do not hold images: where they have labels these must correspond, and the rest is taken
+            on trust.
         facts: What the comparison should say about where its numbers come from.
 
     Raises:
@@ -76,6 +80,23 @@ def _check_pairing(name: str, report: StiffnessReport, first: StiffnessReport) -
             f"{name} was measured on {report.samples:,} images and the first network on "
             f"{first.samples:,}. Measure all of them on the same images."
         )
+    if not _labels_correspond(kept.label, first.kept.label):
+        raise DataError(
+            f"{name} was measured on other images than the first network, or on the same in "
+            "another order: their labels do not correspond. Measure all of them on the same data, "
+            "with a loader that does not shuffle."
+        )
+
+
+def _labels_correspond(one: Labels | None, other: Labels | None) -> bool:
+    """Whether images with the same label in one report have the same in the other, or the reverse.
+
+    Networks may number the classes in their own ways, and one may join classes of the other.
+    """
+    if one is None or other is None:
+        return True
+    pairs = np.unique(np.stack([one, other]), axis=1).shape[1]
+    return bool(pairs == max(len(np.unique(one)), len(np.unique(other))))
 
 
 def _network(name: str, report: StiffnessReport) -> Network:

@@ -71,7 +71,8 @@ def part(comparison: Comparison, title: str, end: str) -> Part:
 
 _TESTS = (
     "Differences are from the first network, paired image by image, with 95 % intervals; p-values "
-    "are of the paired t-test, and of accuracy by McNemar's exact test."
+    "are of the paired t-test (the sign test where all images differ by the same amount), and of "
+    "accuracy by McNemar's exact test."
 )
 
 

@@ -23,7 +23,8 @@ class Difference:
     first: float
     second: float
     low: float | None
-    """Lower end of the 95 % confidence interval of second minus first; None for one image."""
+    """Lower end of the 95 % confidence interval of second minus first; None for one image, and for
+    fewer than six that all differ by the same amount."""
     high: float | None
     p: float | None
     holm: float | None
@@ -91,7 +92,8 @@ class Pair:
 class Comparison(Record):
     """Two or more networks on the same images; every other one is compared with the first.
 
-    Means are compared by the paired t-test over images, accuracy by McNemar's exact test.
+    Means are compared by the paired t-test over images (by the sign test where all images differ by
+    the same amount), accuracy by McNemar's exact test.
     """
 
     KIND = "comparison of networks"

@@ -10,6 +10,7 @@ from scipy.special import stdtr, stdtrit
 from stiffnet.stiffness.given import Floats
 
 CONFIDENCE = 0.95
+SAME = 1e-9  # of the largest difference: a spread below it is rounding
 
 
 class Paired(NamedTuple):
@@ -18,9 +19,9 @@ class Paired(NamedTuple):
     Attributes:
         first: Mean of the first values.
         second: Mean of the second values.
-        low: Lower end of the 95 % confidence interval of the difference; None below two samples.
+        low: Lower end of the 95 % confidence interval of the difference; None where there is none.
         high: Its upper end.
-        p: Two-sided p-value of no difference; None likewise.
+        p: Two-sided p-value of no difference; None below two samples.
     """
 
     first: float
@@ -34,7 +35,8 @@ def paired(first: Floats, second: Floats) -> Paired:
     """Compare two values of every sample by the paired t-test.
 
     The interval and the test are of the mean difference. They are exact for normal differences,
-    and good for others from a few dozen samples on.
+    and good for others from a few dozen samples on. Where all samples differ by the same amount,
+    there is no t: p is that of the sign test, and the interval is this amount, from six samples on.
 
     Example:
         >>> found = paired(np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 6.0]))
@@ -45,10 +47,21 @@ def paired(first: Floats, second: Floats) -> Paired:
     means = float(first.mean()), float(second.mean())
     if len(apart) < 2:
         return Paired(*means, None, None, None)
-    if standard_error(apart) == 0:  # every sample differs by the same
-        centre = float(apart.mean())
-        return Paired(*means, centre, centre, 1.0 if centre == 0 else 0.0)
+    if is_flat(apart):
+        centre, chance = float(apart.mean()), equal_signs(len(apart))
+        end = centre if chance <= 1 - CONFIDENCE else None
+        return Paired(*means, end, end, 1.0 if centre == 0 else chance)
     return Paired(*means, *t_interval(apart)[1:])
+
+
+def is_flat(values: Floats) -> bool:
+    """Whether values vary by no more than rounding, so that they have no t."""
+    return bool(np.ptp(values) <= SAME * np.abs(values).max())
+
+
+def equal_signs(count: int) -> float:
+    """Probability that chance gives so many values one sign: the two-sided sign test."""
+    return 2.0 ** (1 - count)
 
 
 def t_interval(values: Floats) -> tuple[float, float, float, float]:

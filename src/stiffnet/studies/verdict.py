@@ -24,14 +24,13 @@ from scipy.special import stdtr
 from scipy.stats import rankdata
 
 from stiffnet.stiffness.given import Floats
-from stiffnet.stiffness.paired import standard_error, t_interval
+from stiffnet.stiffness.paired import SAME, equal_signs, is_flat, standard_error, t_interval
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
 LEAST_NETWORKS = 5  # of fewer, no order is so rare that chance does not give it in one of twenty
 EXACT_UP_TO = 8  # networks whose orders are all tried; of more, so many are drawn:
 DRAWS = 20_000
-SAME = 1e-9  # of the largest difference: a spread below it is rounding
 
 
 class Verdict(StrEnum):
@@ -71,7 +70,7 @@ def positive(differences: Sequence[float]) -> Finding:
     values, refusal = _checked(differences)
     if refusal is not None:
         return refusal
-    if _is_flat(values):
+    if is_flat(values):
         return _flat(values)
     mean, low, high, p = t_interval(values)
     if low > 0:
@@ -94,7 +93,7 @@ def within(differences: Sequence[float], margin: float) -> Finding:
     values, refusal = _checked(differences)
     if refusal is not None:
         return refusal
-    if _is_flat(values):
+    if is_flat(values):
         return _flat_within(values, margin)
     mean, low, high, _ = t_interval(values)
     if -margin < low and high < margin:
@@ -203,7 +202,7 @@ def _checked(differences: Sequence[float]) -> tuple[Floats, Finding | None]:
 def _flat(values: Floats) -> Finding:
     """Judge values that do not vary, for which there is no t: by the sign test."""
     mean, seeds = float(values.mean()), len(values)
-    p = 1.0 if mean == 0 else 2.0 ** (1 - seeds)
+    p = 1.0 if mean == 0 else equal_signs(seeds)
     verdict = Verdict.UNDECIDED
     if p <= LEVEL:
         verdict = Verdict.HELD if mean > 0 else Verdict.REFUTED
@@ -221,17 +220,13 @@ def _flat_within(values: Floats, margin: float) -> Finding:
     if abs(mean) < margin:
         why = f"All {seeds} differences are {_plain(mean)}, which is within ±{margin:g}."
         return Finding(Verdict.HELD, why, seeds, mean, mean, mean)
-    p = 2.0 ** (1 - seeds)
+    p = equal_signs(seeds)
     verdict = Verdict.REFUTED if p <= LEVEL else Verdict.UNDECIDED
     why = (
         f"All {seeds} differences are {_plain(mean)}, which is outside ±{margin:g}: chance puts "
         f"{seeds} on one side of an end with probability {p:.2g}."
     )
     return Finding(verdict, why, seeds, mean, p=p)
-
-
-def _is_flat(values: Floats) -> bool:
-    return bool(np.ptp(values) <= SAME * np.abs(values).max())
 
 
 def _beyond(values: Floats, margin: float) -> float:

@@ -63,6 +63,8 @@ def unready(model: nn.Module) -> str | None:
     """Say what to do before a network can be deployed, or None if it is ready."""
     if unwrap(model) is not model or is_compiled(model):
         return "it is wrapped or compiled. Give the network inside."
+    if isinstance(model, torch.jit.ScriptModule):
+        return "it is TorchScript. Give the Python module that it was made from."
     training = next((path for path, module in model.named_modules() if module.training), None)
     if training is None:
         return None
