@@ -8,12 +8,12 @@ from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.coco import coco
 from stiffnet.data.digits import digits
-from stiffnet.data.folder import ImageFolder, image_folder
+from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
 from stiffnet.data.generated import COUNT, generated
 from stiffnet.data.images import ImageSet
 from stiffnet.data.photos import photo_splits
 from stiffnet.data.shapes import shapes
-from stiffnet.data.splits import TESTING, TRAINING, agreeing, folder_splits, split_folder
+from stiffnet.data.splits import agreeing, folder_splits, split_folder
 from stiffnet.data.stl10 import stl10
 from stiffnet.data.tiles import tiles
 from stiffnet.errors import DataError
