@@ -76,6 +76,23 @@ def match_classes(
     return tuple(chosen[label] for label in labels)
 
 
+def displaced(names: Sequence[str], known: ClassNames) -> tuple[int, int] | None:
+    """Find a name that stands at another place than the output that is known to bear it.
+
+    Names that the outputs do not bear, or that several bear, say nothing.
+
+    >>> displaced(["cat", "hound"], ClassNames(("cat", "dog")))
+    >>> displaced(["dog", "cat"], ClassNames(("cat", "dog")))
+    (0, 1)
+    """
+    tables = [_table(level) for level in _levels(known)]
+    for place, name in enumerate(names):
+        bearers = _candidates(name, tables)
+        if len(bearers) == 1 and place not in bearers:
+            return place, next(iter(bearers))
+    return None
+
+
 def simplified(name: str) -> str:
     """Return a name without capitals and punctuation, to compare it with another.
 
