@@ -61,6 +61,14 @@ def test_the_command_gives_what_the_library_gives_in_any_batches(run):
     assert report.images.explained.tolist() == report.label.tolist()
 
 
+def test_classes_in_another_order_than_the_runs_are_never_taken_silently(run, capsys):
+    classes = open_data("generated:40").classes
+    Path("classes.txt").write_text("\n".join(reversed(classes)))
+    said = ["--target", "label", "--classes", "classes.txt", "--out", "out"]
+    assert main(["gradcam", str(run), *FEW, *said]) == 0
+    assert f"has {classes[-1]!r} as output 0" in capsys.readouterr().err
+
+
 def test_a_weights_file_is_explained():
     torch.manual_seed(0)
     save_file(create_model("resnet20_cifar", num_classes=10).state_dict(), "w.safetensors")

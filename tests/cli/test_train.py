@@ -213,3 +213,24 @@ def test_no_network_is_a_sentence_too(capsys):
 def test_recipes_are_listed(capsys):
     assert main(["list", "recipes", "stepnet*"]) == 0
     assert "StepNet Table 6" in capsys.readouterr().out
+
+
+def test_data_that_may_not_be_meant_are_told(tmp_path, monkeypatch, capsys):
+    """A folder that has the name of a data set, and test images that are the training images."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate("ab"):
+        place = tmp_path / "digits" / "train" / name
+        place.mkdir(parents=True)
+        for shade in range(2):
+            Image.new("L", (8, 8), 100 * number + shade).save(place / f"{shade}.png")
+    (tmp_path / "digits" / "val").symlink_to(tmp_path / "digits" / "train")
+    few = ["--set", "epochs=1", "--set", "batch_size=4", "--set", "image_size=8"]
+    asked = ["train", "resnet20_cifar", *few, "--out"]
+    assert main([*asked, "own", "--data", "./digits"]) == 0
+    said = capsys.readouterr().err
+    assert "The test images are the training images" in said
+    assert "the data set of this name" not in said
+    assert main([*asked, "embedded", "--data", "digits", "--set", "train_images=10"]) == 0
+    said = capsys.readouterr().err
+    assert "`digits` is the data set of this name, and not the folder" in said
+    assert "The test images are" not in said

@@ -45,6 +45,7 @@ BAD = {
     "no name": (json.dumps(["a", None]), "Class 1 .* has no name"),
     "a number for a name": (json.dumps({"id2label": 3}), "neither a list nor a map"),
     "the same number twice": ('{"a": 0, "b": 0}', "from 0"),
+    "the same key twice": ('{"0": "a", "1": "b", "0": "c"}', "twice"),
     "words for numbers": ('{"a": "b"}', "from 0"),
 }
 

@@ -51,6 +51,16 @@ def test_what_is_not_certain_is_refused_with_a_reason(labels, names, words):
     assert re.search(words, found.why)
 
 
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("बेल", "बैल"), ("กิน", "กุน"), ("lion ♀", "lion ♂"), ("C++", "C"), ("-10 °C", "10 °C")],
+)
+def test_what_changes_a_meaning_is_no_punctuation(label, name):
+    """A vine is no ox: vowel signs are marks, neither letters nor punctuation, to Unicode."""
+    assert isinstance(match_classes([label], ClassNames((name, "dog"))), Mismatch)
+    assert match_classes([f"({label})"], ClassNames((name, label))) == (1,)
+
+
 def test_a_name_that_another_class_leaves_free_is_certain():
     cranes = ClassNames(("crane bird", "crane"), (("crane",), ()))
     assert isinstance(match_classes(["crane"], cranes), Mismatch)

@@ -135,6 +135,40 @@ def test_sixteen_bits_are_scaled_and_not_cut(tmp_path):
     assert np.array_equal(bytes_of(read(tmp_path, GREY)[0])[0, :, :, 0], grey >> 8)
 
 
+@pytest.mark.parametrize("most", [255, 100, 4095, 65535])
+def test_grey_values_are_scaled_by_the_largest_that_a_file_names(tmp_path, most):
+    grey = np.linspace(0, most, 64).astype(np.uint16).reshape(8, 8)
+    data = grey.astype(">u2" if most > 255 else "u1").tobytes()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.pgm").write_bytes(b"P5 8 8 %d\n" % most + data)
+    shown = bytes_of(read(tmp_path, GREY)[0])[0, :, :, 0]
+    assert np.abs(shown - grey * (255 / most)).max() <= 1
+
+
+def tiff_of_grey(data, bits, kind):
+    """Write a TIFF file of 8×8 grey values, as its specification has it."""
+    fields = {256: 8, 257: 8, 258: bits, 259: 1, 262: 1, 273: 8, 277: 1, 278: 8, 279: len(data)}
+    entries = [
+        struct.pack("<HHIHH", key, 3, 1, at, 0) for key, at in (fields | {339: kind}).items()
+    ]
+    start = struct.pack("<4sI", b"II*\0", 8 + len(data))
+    return b"".join((start, data, struct.pack("<H", len(entries)), *entries, bytes(4)))
+
+
+def test_twelve_bits_are_scaled_and_signed_ones_are_refused(tmp_path):
+    """Read as 16 bits, 12 would be nearly black; read as unsigned, signed ones would wrap."""
+    grey = np.linspace(0, 4095, 64).astype(np.int64)
+    pairs = [(int(a) << 12 | int(b)).to_bytes(3, "big") for a, b in grey.reshape(32, 2)]
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "x.tif"
+    path.write_bytes(tiff_of_grey(b"".join(pairs), 12, kind=1))
+    assert np.array_equal(bytes_of(read(tmp_path, GREY)[0])[0, :, :, 0], grey.reshape(8, 8) >> 4)
+    signed = ((grey >> 4) - 128).astype(np.int8)
+    path.write_bytes(tiff_of_grey(signed.tobytes(), 8, kind=2))
+    with pytest.raises(DataError, match="signed values"):
+        read(tmp_path, GREY)
+
+
 def test_white_is_white_where_a_file_has_it_as_zero(tmp_path):
     """TIFF files say so in their photometric interpretation: 0 where white is, 1 where black is."""
     grey = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
@@ -185,6 +219,12 @@ def test_a_very_long_image_needs_little_memory(tmp_path):
     assert torch.equal(read(tmp_path, large)[0], torch.ones(1, 3, 224, 224))
 
 
+def test_a_train_among_other_vehicles_is_a_class(tmp_path):
+    for name in ("bus", "train"):
+        save(tmp_path / name / "x.png")
+    assert image_folder(tmp_path).classes == ("bus", "train")
+
+
 def test_hidden_and_other_files_are_left_out(place):
     save(place / ".ipynb_checkpoints" / "x.png")
     save(place / "cat" / ".ipynb_checkpoints" / "x.png")
@@ -205,6 +245,10 @@ def test_hidden_and_other_files_are_left_out(place):
         (
             lambda root: (save(root / "train/a/x.png"), save(root / "val/a/x.png")),
             r"holds splits \(train, val\).*root/val",
+        ),
+        (
+            lambda root: [save(root / name / "a/x.png") for name in ("Train", "meta", "Val")],
+            r"holds splits \(Train, Val\).*root/Val",
         ),
     ],
 )

@@ -89,6 +89,17 @@ def test_it_can_be_measured_and_trained_on(spec):
         assert labels.dtype == torch.int64
 
 
+def test_a_folder_of_a_data_sets_name_is_passed_over_with_a_note(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_data("digits").notes == open_splits("digits")[0].notes == ()
+    (tmp_path / "digits").mkdir()
+    for images in (open_data("digits"), open_splits("digits")[0]):
+        [note] = images.notes
+        assert "`digits` is the data set of this name, and not the folder" in note
+        assert images.chosen(np.arange(3)).notes == images.notes
+    assert open_data("digits:test").notes == ()
+
+
 def test_an_unknown_split_is_refused(spec):
     with pytest.raises(UnknownNameError, match=r"'tran'\. Did you mean 'train'"):
         open_data(spec, "tran")

@@ -1,5 +1,7 @@
 """One page from files and folders of any kind: what is ours is shown, the rest is passed over."""
 
+import shutil
+
 import pytest
 
 from observe import spectrum_cases, stripe_cases
@@ -138,3 +140,31 @@ def test_a_damaged_result_is_named_and_not_taken_for_somebody_elses_file(tmp_pat
     [note] = watcher.notes
     assert "b.demo.json is left out:" in note
     assert "damaged" in note
+
+
+def test_a_finished_run_is_shown_as_it_was_sealed(tmp_path, trained):
+    shutil.copytree(trained, tmp_path / "run")
+    log, [true] = tmp_path / "run" / "log.jsonl", report([trained], out=tmp_path / "a.html").results
+    lines = log.read_text().splitlines(keepends=True)
+    recipe = tmp_path / "run" / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("epochs = 2", "epochs = 3"))
+    changed = lines[0].replace('"test_top1": ', '"test_top1": 0.5, "was": ')
+    for text in (lines[0], changed + lines[1], "".join(lines)[:-9], "", None):
+        log.unlink(missing_ok=True)
+        if text is not None:
+            log.write_text(text)
+        [shown] = report([tmp_path / "run"], out=tmp_path / "b.html").results
+        assert shown.rows == true.rows
+        assert shown.facts == true.facts | {"run": str(tmp_path / "run")}
+        assert len(shown.rows) == 2
+
+
+def test_a_damaged_log_of_an_unfinished_run_is_named(tmp_path, trained):
+    shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("final"))
+    log, watcher = tmp_path / "run" / "log.jsonl", Listening()
+    log.write_text(log.read_text()[:-9])
+    with pytest.raises(DataError, match="nothing to show"):
+        report([tmp_path], out=tmp_path / "a.html", watcher=watcher)
+    [note] = watcher.notes
+    assert note.startswith(f"{log} is left out: ")
+    assert "line 2 was cut off" in note

@@ -490,6 +490,9 @@ def test_slurm_is_refused_in_a_sentence_where_there_is_none(tmp_path):
     pytest.importorskip("submitit")
     with pytest.raises(LaunchError, match="SLURM cannot be used here"):
         SlurmJobs(tmp_path, {})
+    with pytest.raises(LaunchError, match="rows would run here"):
+        named("blocks-table10", out=tmp_path / "out", slurm={"partition": "gpu"})
+    assert not (tmp_path / "out").exists()
 
 
 def test_data_that_nobody_said_the_place_of_are_asked_for(tmp_path):
@@ -498,9 +501,22 @@ def test_data_that_nobody_said_the_place_of_are_asked_for(tmp_path):
     with pytest.raises(DataError, match="does not say where"):
         named("stepnet-table1", scale="small", out=tmp_path, data=["cifar10"])
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DataError, match=r"cifar10:a` and `--data cifar10:b` are both of cifar10"):
+        named("stepnet-table1", scale="small", out=tmp_path, data=["cifar10:a", "cifar10:b"])
     check_data([entry.value for entry in STUDIES], "demo", {})
     needed = ("cifar10", "coco", "photos", "style", "vgg16")
     check_data([entry.value for entry in STUDIES], "small", dict.fromkeys(needed, "DIR"))
+
+
+def test_data_that_a_scale_does_not_use_are_told():
+    """On CIFAR-10, a reader would think, where the rows are of digits."""
+    [one, exact] = (STUDIES[name].value for name in ("asr-table9", "blocks-table10"))
+    given = {"cifar10": "cifar10:DIR"}
+    [note] = check_data([one], "demo", given)
+    said = "`--data cifar10:DIR` is not used by asr-table9 at scale demo, which needs digits."
+    assert note == said
+    assert check_data([exact], "demo", given)[0].endswith("which needs no data.")
+    assert check_data([one], "small", given) == check_data([one], "demo", {}) == []
 
 
 def test_an_address_depends_on_what_determines_the_row_and_on_nothing_else():

@@ -1,5 +1,6 @@
 """What a network's outputs stand for is known or said, never guessed from their number."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -122,6 +123,24 @@ def test_what_the_user_says_comes_first():
 def test_what_does_not_fit_the_outputs_is_refused(said, width):
     with pytest.raises(DataError, match="names 3 classes, and the network has"):
         judging(network(), ["a", "b", "c"], width, said=said)
+
+
+@pytest.mark.parametrize(
+    "said", [ClassNames(("Emu", "cat", "dog")), ClassNames(tuple("xyE")), DATA]
+)
+def test_an_order_that_contradicts_the_networks_own_is_never_taken_silently(said):
+    """Judged by it, a network that is always right would never be."""
+    labels = ["emu", "cat", "dog"]
+    names = labels if said == DATA else said.names
+    found = judging(OWN, names, 3, said=said)
+    assert found.outputs == (0, 1, 2)
+    assert found.remarkable == ("x" not in names)
+    if found.remarkable:
+        assert re.search("wrong outputs: .*'[eE]mu' as output 0, .* as output 2", found.told)
+    assert not judging(OWN, ["cat", "dog", "emu"], 3, said=DATA).remarkable
+    assert not judging(OWN, ["gato", "dog", "emu"], 3, said=DATA).remarkable
+    assert not judging(PUBLISHED, WORDNET, 1000, said=imagenet()).remarkable
+    assert judging(PUBLISHED, sorted(imagenet().names), 1000, said=DATA).remarkable
 
 
 def test_without_logits_nobody_is_judged():

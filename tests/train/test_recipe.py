@@ -108,6 +108,7 @@ def test_equal_recipes_are_the_same_recipe(one, other):
         ("cats", "cats"),
         ("cifar10", "cifar10"),
         ("cifar10:/a", "cifar10"),
+        ("photos:/a/coast", "photos:coast"),
         ("cifar10:", "cifar10"),
         ("stl10:../b/c", "stl10"),
         ("/a/cats", "folder:cats"),

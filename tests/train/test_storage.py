@@ -7,12 +7,15 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from stiffnet.errors import StorageError
 from stiffnet.network.model_folder import MANIFEST
 from stiffnet.train.checkpoint import newest_whole
 from stiffnet.train.run_folder import RunFolder
@@ -138,6 +141,29 @@ def test_a_file_where_the_folder_should_be_is_left_alone(tmp_path, below):
     assert life.drawn == []
     assert f"stiffnet: {out} could not be written: Not a directory." in life.said
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_other_threads_are_kept_out_as_other_processes_are(tmp_path):
+    """A lock of the system is the process's, and goes when any thread closes its file."""
+    locking = (
+        "import sys; from pathlib import Path; from stiffnet.train.run_folder import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1])).locked(): pass"
+    )
+
+    def other_process():
+        asked = [sys.executable, "-c", locking, str(tmp_path)]
+        return subprocess.run(asked, capture_output=True, text=True).stderr
+
+    def other_thread():
+        with RunFolder(tmp_path / "run" / "..").locked():
+            pass
+
+    with RunFolder(tmp_path).locked(), ThreadPoolExecutor(1) as pool:
+        with pytest.raises(StorageError, match=r"under way in .*, by another thread"):
+            pool.submit(other_thread).result()
+        assert f"by process {os.getpid()} on" in other_process()
+    other_thread()
+    assert other_process() == ""
 
 
 def test_a_second_run_in_one_folder_is_refused_by_the_pid_of_the_first(tmp_path, expected):

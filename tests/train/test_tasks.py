@@ -5,11 +5,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from stiffnet.data.images import Batches, ImageSet
-from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError, UnknownNameError
+from stiffnet.errors import (
+    CheckpointError,
+    DataError,
+    NonFiniteError,
+    RecipeError,
+    UnknownNameError,
+)
 from stiffnet.network.model_folder import read_folder
 from stiffnet.train import build
 from stiffnet.train.initial import initial_network
@@ -181,3 +188,17 @@ def test_a_recipe_of_the_first_version_says_nothing_of_tasks():
     assert build_recipe(earlier).task == "classify"
     assert Recipe(task="classify").fingerprint == Recipe().fingerprint == "566de2b9bee9"
     assert Recipe(task="shade").fingerprint != Recipe().fingerprint
+
+
+def test_a_single_class_is_nothing_to_learn():
+    """Cross-entropy over one logit is 0 with a gradient of 0, and every answer is right."""
+    logit = torch.randn(4, 1, requires_grad=True)
+    loss = torch.nn.functional.cross_entropy(logit, torch.zeros(4, dtype=torch.long))
+    loss.backward()
+    assert loss == 0
+    assert not logit.grad.any()
+    alone = ImageSet("one", np.zeros((4, 3, 8, 8), np.uint8), np.zeros(4, np.int64), ("cat",))
+    task = task_of(Recipe())
+    loaded, _ = initial_network(Recipe(image_size=8), task.outputs(alone), task.classes(alone))
+    with pytest.raises(DataError, match="one class, 'cat'"):
+        task.check(loaded, alone, torch.zeros(2, 1))

@@ -2,18 +2,19 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.coco import coco
 from stiffnet.data.digits import digits
-from stiffnet.data.folder import ImageFolder, image_folder
+from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
 from stiffnet.data.generated import COUNT, generated
 from stiffnet.data.images import ImageSet
 from stiffnet.data.photos import photo_splits
 from stiffnet.data.shapes import shapes
-from stiffnet.data.splits import TESTING, TRAINING, agreeing, folder_splits, split_folder
+from stiffnet.data.splits import agreeing, folder_splits, split_folder
 from stiffnet.data.stl10 import stl10
 from stiffnet.data.tiles import tiles
 from stiffnet.errors import DataError
@@ -38,7 +39,8 @@ def open_data(spec: str | os.PathLike[str], split: str | None = None) -> Data:
         DataError: If what it names cannot be used.
     """
     name, place = _parted(spec)
-    return DATA[name].value(place, split)
+    found = DATA[name].value(place, split)
+    return _remarked(found, spec) if isinstance(found, ImageSet) else found
 
 
 def open_labelled(spec: str | os.PathLike[str]) -> ImageSet | ImageFolder:
@@ -76,6 +78,7 @@ def open_splits(
         return train, agreeing(test, train.classes, train.name, test.name)
     assert isinstance(train, ImageSet)
     assert isinstance(test, ImageSet)
+    train = _remarked(train, spec)
     return train, agreeing(test, train.classes, train.name, test.name)
 
 
@@ -101,6 +104,14 @@ def as_photos(spec: str) -> str:
     """
     name, place = _parted(spec)
     return f"photos:{_folder(place)}" if name == "folder" else spec
+
+
+def _remarked(images: ImageSet, spec: str | os.PathLike[str]) -> ImageSet:
+    """Say that a folder of the data set's name, which may have been meant, was not opened."""
+    if not Path(spec).is_dir():
+        return images
+    note = f"`{spec}` is the data set of this name, and not the folder. Write `./{spec}` for that."
+    return replace(images, notes=(note,))
 
 
 def _parted(spec: str | os.PathLike[str]) -> tuple[str, str]:

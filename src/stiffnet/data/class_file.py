@@ -52,7 +52,7 @@ def _from_lines(file: Path, text: str) -> list[list[str]]:
 
 def _from_json(file: Path, text: str) -> list[list[str]]:
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file} is not JSON that can be read: {error}. {FORMS}") from error
     if isinstance(content, Mapping):
@@ -66,6 +66,13 @@ def _from_json(file: Path, text: str) -> list[list[str]]:
         if not isinstance(row, list) or not row or not all(isinstance(x, str) and x for x in row):
             raise DataError(f"Class {number} in {file} has no name. {FORMS}")
     return rows
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
 
 
 def _in_order(file: Path, content: Mapping[str, Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from stiffnet.words import few
 
 WORDNET = re.compile(r"(n\d{8})(?!\d)")  # a WordNet number, alone or with words behind it
+SEPARATING = "PZC"  # of Unicode's categories: punctuation, spaces and control characters
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,35 @@ def match_classes(
     return tuple(chosen[label] for label in labels)
 
 
+def displaced(names: Sequence[str], known: ClassNames) -> tuple[int, int] | None:
+    """Find a name that stands at another place than the output that is known to bear it.
+
+    Names that the outputs do not bear, or that several bear, say nothing.
+
+    >>> displaced(["cat", "hound"], ClassNames(("cat", "dog")))
+    >>> displaced(["dog", "cat"], ClassNames(("cat", "dog")))
+    (0, 1)
+    """
+    tables = [_table(level) for level in _levels(known)]
+    for place, name in enumerate(names):
+        bearers = _candidates(name, tables)
+        if len(bearers) == 1 and place not in bearers:
+            return place, next(iter(bearers))
+    return None
+
+
 def simplified(name: str) -> str:
     """Return a name without capitals and punctuation, to compare it with another.
 
-    >>> simplified("Jack-o'-lantern"), simplified("great_white  shark")
-    ('jack o lantern', 'great white shark')
+    Vowel signs, as of Hindi and Thai, symbols and the sign of a number are no punctuation.
+
+    >>> simplified("Jack-o'-lantern"), simplified("great_white  shark"), simplified("C++ (-1)")
+    ('jack o lantern', 'great white shark', 'c++ −1')
     """
     folded = unicodedata.normalize("NFKC", name).casefold()
-    return re.sub(r"[\W_]+", " ", folded).strip() or folded
+    signed = re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", folded)
+    words = "".join(" " if unicodedata.category(c)[0] in SEPARATING else c for c in signed)
+    return " ".join(words.split()) or folded
 
 
 def _levels(known: ClassNames) -> list[list[tuple[int, str]]]:

@@ -14,6 +14,8 @@ from stiffnet.data.images import Preparation
 from stiffnet.words import first_line
 
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # a tag of TIFF files, and one of its values
+SAMPLE_FORMAT, UNSIGNED = 339, 1
+BITS = 258
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF")  # no decoder beyond these is tried
 
 
@@ -69,8 +71,7 @@ def read_image(path: Path, channels: int) -> Image.Image:
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(path, formats=FORMATS) as opened:
             opened.load()
-            inverse = getattr(opened, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
-            image = _eight_bits(ImageOps.exif_transpose(opened), white_is_zero=inverse)
+            image = _eight_bits(ImageOps.exif_transpose(opened), opened)
             return image.convert("L" if channels == 1 else "RGB")
 
 
@@ -104,14 +105,19 @@ def _resampling(preparation: Preparation) -> Image.Resampling:
     return names.get(preparation.interpolation.upper(), Image.Resampling.BILINEAR)
 
 
-def _eight_bits(image: Image.Image, *, white_is_zero: bool) -> Image.Image:
-    """Scale 16-bit grey values, which Pillow would cut off at 255, and leaves as the file has them.
+def _eight_bits(image: Image.Image, opened: Image.Image) -> Image.Image:
+    """Scale grey values of more than 8 bits, which Pillow would cut off at 255.
 
-    In a TIFF file white may be 0, as the photometric interpretation says.
+    It leaves those of a TIFF file as the file has them: of 12 or 16 bits, and with white as 0 where
+    the photometric interpretation says so. Those of a PGM file it brings to 16 bits.
     """
-    if image.mode.startswith("I;16"):
-        levels = (np.asarray(image) >> 8).astype(np.uint8)
-        return Image.fromarray(255 - levels if white_is_zero else levels)
-    if image.mode in ("I", "F"):
-        raise ValueError("it has 32 bits a pixel, and 8 or 16 are read")
-    return image
+    tags = getattr(opened, "tag_v2", {})
+    wide = image.mode.startswith("I;16") or (image.mode == "I" and opened.format == "PPM")
+    signed = any(kind != UNSIGNED for kind in tags.get(SAMPLE_FORMAT, ()))
+    if signed or (image.mode in ("I", "F") and not wide):
+        raise ValueError("it has 32 bits a pixel or signed values, and 8 or 16 bits are read")
+    if not wide:
+        return image
+    [bits] = tags.get(BITS, (16,))
+    levels = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
+    return Image.fromarray(255 - levels if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else levels)

@@ -24,7 +24,8 @@ NOT_READ = (  # images all the same
     ".gif", ".jfif", ".jpe", ".jp2", ".jxl", ".avif", ".heic", ".heif", ".tga", ".ico", ".svg",
 )  # fmt: skip
 CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
-SPLITS = {"train", "training", "val", "valid", "validation", "test"}
+TRAINING = ("train", "training")
+TESTING = ("val", "valid", "validation", "test")
 
 Decoded = tuple[Tensor, int] | str  # an image and its label, or what is wrong with the file
 
@@ -183,10 +184,10 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
             raise DataError(
                 f"{top} holds no folders. Make one for each class, and put its images there."
             )
-        if set(folders) <= SPLITS:
+        if splits := _splits(folders):
             raise DataError(
-                f"{top} holds splits ({', '.join(folders)}), not classes. "
-                f"Give one of them, such as {top / folders[-1]}."
+                f"{top} holds splits ({', '.join(splits)}), not classes. "
+                f"Give one of them, such as {top / splits[-1]}."
             )
         below = [_images_below(top, name) for name in folders]
     except OSError as error:
@@ -211,6 +212,16 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
         classes=tuple(folders),
         unread=unread,
     )
+
+
+def _splits(folders: Sequence[str]) -> list[str]:
+    """Which folders are splits: if there is nothing else, or both of training and of testing.
+
+    A single one among others may be a class: a train is a vehicle too.
+    """
+    found = [name for name in folders if name.lower() in TRAINING + TESTING]
+    kinds = {name.lower() in TRAINING for name in found}
+    return found if len(kinds) == 2 or len(found) == len(folders) else []
 
 
 def _images_below(root: Path, name: str) -> tuple[list[str], list[str]]:

@@ -64,6 +64,7 @@ class ImageSet:
     images: npt.NDArray[np.uint8]  # (sample, channel, height, width)
     labels: npt.NDArray[np.int64]
     classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # what is unusual about them
 
     def __post_init__(self) -> None:
         if self.images.dtype != np.uint8 or self.images.ndim != 4:

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from stiffnet.data.folder import SUFFIXES, ImageFolder, images_within, unreadable
+from stiffnet.data.folder import (
+    SUFFIXES,
+    TESTING,
+    TRAINING,
+    ImageFolder,
+    images_within,
+    unreadable,
+)
 from stiffnet.data.images import spread
-from stiffnet.data.splits import TESTING, TRAINING
 from stiffnet.errors import DataError
 
 CLASS = "photo"

@@ -8,15 +8,13 @@ from typing import TypeVar
 import numpy as np
 
 from stiffnet.data.boxes import BoxedImages
-from stiffnet.data.folder import ImageFolder, image_folder
+from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
 from stiffnet.data.images import ImageSet, spread
 from stiffnet.errors import DataError
 from stiffnet.words import few
 
 Data = TypeVar("Data", ImageSet, ImageFolder, BoxedImages)
 
-TRAINING = ("train", "training")
-TESTING = ("val", "valid", "validation", "test")
 SHOWN = 5  # names of classes in a sentence
 
 

@@ -57,6 +57,8 @@ def gradcam(
                 f"The evidence for the label cannot be found: {judged.told.rstrip('.')}. Or take "
                 f"the {PREDICTED} class."
             )
+        if judged.remarkable:
+            watcher.note(judged.told)
         outputs = judged.outputs
     network = loaded.model.to(chosen)
     batches = pictures.batches(

@@ -44,8 +44,7 @@ def judging_of(loaded: LoadedModel, images: Data, said: ClassNames | str | None)
 
 def remarks_on_images(images: Data) -> Iterator[str]:
     """Say what is unusual about some images."""
-    if isinstance(images, BoxedImages | ImageFolder):
-        yield from images.notes
+    yield from images.notes
     if isinstance(images, ImageFolder) and images.empty_classes:
         empty = images.empty_classes
         have = "has" if len(empty) == 1 else "have"

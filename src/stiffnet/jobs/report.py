@@ -20,7 +20,7 @@ from stiffnet.results.demo import DemoReport
 from stiffnet.results.record import Record
 from stiffnet.results.study import StudyReport
 from stiffnet.results.training import TrainingLog
-from stiffnet.train.log import read_log
+from stiffnet.train.log import read_log, sealed_log
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run_folder import RunFolder
 from stiffnet.words import listed
@@ -119,10 +119,9 @@ def _results(path: Path, watcher: Watcher) -> Iterator[tuple[Record, Path]]:
             watcher.note(f"Only the first {MOST:,} files of {path} were looked at.")
             break
         try:
-            is_log = file.name == RunFolder(file.parent).log.name
-            yield log_of(file.parent) if is_log else _read(file), file
+            yield log_of(file.parent) if _is_log(file) else _read(file), file
         except StiffnetError as error:
-            if _kind(file) in RECORDS:
+            if _is_log(file) or _kind(file) in RECORDS:
                 watcher.note(f"{file} is left out: {error}")
             else:
                 strange.append(file)
@@ -136,7 +135,7 @@ def _files(folder: Path) -> Iterator[Path]:
     """Yield files that may hold results, in order; of runs, studies and demos no inner folder."""
     names = sorted(entry.name for entry in folder.iterdir())
     run = RunFolder(folder)
-    if run.recipe.exists() and run.log.exists():
+    if run.recipe.exists() and (run.log.exists() or run.finished):
         yield run.log
     records = [folder / name for name in names if name.endswith(".json")]
     yield from (file for file in records if file.name not in ("run.json", "MANIFEST.json"))
@@ -146,6 +145,10 @@ def _files(folder: Path) -> Iterator[Path]:
         inner = folder / name
         if inner.is_dir() and not inner.is_symlink() and not name.startswith("."):
             yield from _files(inner)
+
+
+def _is_log(file: Path) -> bool:
+    return file.name == RunFolder(file.parent).log.name
 
 
 def _read(file: Path) -> Record:
@@ -173,11 +176,17 @@ def _kind(file: Path) -> str:
 
 
 def log_of(folder: Path) -> TrainingLog:
-    """Return the log of the run in a folder, with what matters of its recipe."""
+    """Return the log of the run in a folder, with what matters of its recipe.
+
+    Of a finished run both are read in its last network, where they are sealed; those beside it may
+    have been changed since.
+    """
     run = RunFolder(folder)
-    recipe = asdict(build_recipe(run.recipe))
+    rows = sealed_log(run.final) if run.finished else None
+    recipe = asdict(build_recipe((run if rows is None else RunFolder(run.final)).recipe))
     facts = {key.replace("_", " "): str(recipe[key]) for key in FACTS}
-    return TrainingLog(tuple(read_log(run.log)), run.finished, {**facts, "run": str(folder)})
+    rows = read_log(run.log) if rows is None else rows
+    return TrainingLog(tuple(rows), run.finished, {**facts, "run": str(folder)})
 
 
 def _rank(result: Record) -> int:

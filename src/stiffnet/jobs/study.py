@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stiffnet.errors import DataError
-from stiffnet.jobs.launch import Launcher, LocalProcesses, SlurmJobs, Started
+from stiffnet.jobs.launch import Launcher, LaunchError, LocalProcesses, SlurmJobs, Started
 from stiffnet.jobs.places import check_places, write
 from stiffnet.jobs.row_run import COMPUTING, OTHERWISE, Order, Task
 from stiffnet.jobs.row_store import RowStore
@@ -86,6 +86,11 @@ def study(
     chosen = [each for each in chosen if scale in each.scales]
     if not chosen:
         raise DataError(f"{name} has no scale {scale!r}. Choose one of {', '.join(SCALES)}.")
+    if slurm and launcher != "slurm":
+        raise LaunchError(
+            "`--slurm` says what to ask SLURM for, and rows would run here. Add `--launcher "
+            "slurm`, or leave it out."
+        )
     root = Path(out)
     made: Launcher = (
         SlurmJobs(root / "jobs", slurm or {}) if launcher == "slurm" else LocalProcesses(processes)
@@ -110,7 +115,8 @@ def run_studies(
 ) -> Studied:
     """Run these studies; see `study`."""
     known = places(data)
-    check_data(studies, scale, known)
+    for text in check_data(studies, scale, known):
+        watcher.note(text)
     names = [f"{each.name}.{scale}.json" for each in studies]
     check_places(root, *names, PAGE)
     plan = Plan(known, settle)

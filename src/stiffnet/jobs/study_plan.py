@@ -15,6 +15,7 @@ from stiffnet.jobs.study_rows import settled
 from stiffnet.results.study import StudyRow
 from stiffnet.studies.study import Group, Job, Study
 from stiffnet.train.perceptual import RANDOM
+from stiffnet.words import listed
 
 # What needs no folder and no file:
 PLACELESS = {"digits", "generated", "shapes", "tiles", RANDOM, *NAMED}
@@ -99,35 +100,47 @@ def places(given: Iterable[str]) -> dict[str, str]:
     """Return what to open by the name of a data set, from texts such as ``cifar10:DIR``.
 
     Raises:
-        DataError: If one has no folder.
+        DataError: If one has no folder, or two are of one name.
     """
-    found = {}
+    found: dict[str, str] = {}
     for text in given:
         name, colon, place = text.partition(":")
         if not colon or not place:
             raise DataError(
                 f"`--data {text}` does not say where the data are. Write it as in `cifar10:DIR`."
             )
+        if name in found:
+            raise DataError(
+                f"`--data {found[name]}` and `--data {text}` are both of {name}. Keep one of them."
+            )
         found[name] = text
     return found
 
 
-def check_data(studies: Sequence[Study], scale: str, known: Mapping[str, str]) -> None:
-    """See that it was said where every data set is.
+def check_data(studies: Sequence[Study], scale: str, known: Mapping[str, str]) -> list[str]:
+    """See that it was said where every data set is; return a sentence on each that is not used.
 
     Raises:
         DataError: If not; it names them all.
     """
-    missing: dict[str, str] = {}
+    used: dict[str, str] = {}
     for study in studies:
         for _, _, _, job in study.jobs(scale, 1):
             for each in job.all():
                 for name in (each.settings.get(key) for key in (DATA, *FILES)):
-                    if name and name not in PLACELESS and name not in known:
-                        missing.setdefault(name, study.name)
+                    if name:
+                        used.setdefault(name, study.name)
+    missing = {k: v for k, v in used.items() if k not in PLACELESS and k not in known}
     if missing:
         options = " ".join(f"--data {name}:DIR" for name in missing)
         raise DataError(
             f"{next(iter(missing.values()))} at scale {scale} needs {', '.join(missing)}. Say "
             f"where with `{options}`."
         )
+    which = studies[0].name if len(studies) == 1 else "any of the studies"
+    needs = f"which needs {listed(list(used))}" if used else "which needs no data"
+    return [
+        f"`--data {text}` is not used by {which} at scale {scale}, {needs}."
+        for name, text in known.items()
+        if name not in used
+    ]

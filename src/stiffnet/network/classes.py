@@ -7,13 +7,13 @@ network with 1,000 of them may have been trained on anything.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import timm.data
 import torchvision
 
-from stiffnet.data.classes import ClassNames, Mismatch, match_classes
+from stiffnet.data.classes import ClassNames, Mismatch, displaced, match_classes
 from stiffnet.errors import DataError
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.pretrained import PRETRAINED
@@ -90,11 +90,13 @@ def judging(
         )
     if width is None:
         return _unjudged(labels, "the network gives no row of logits for an image")
-    if said == DATA:
-        return Judging(tuple(range(width)), tuple(labels), "the data's, as was said", False)
-    if isinstance(said, ClassNames):
-        return _matched(said, labels, "the classes that were given", numbers=folders)
     known = known_classes(loaded)
+    if said == DATA:
+        found = Judging(tuple(range(width)), tuple(labels), "the data's, as was said", False)
+        return _told_apart(found, known)
+    if isinstance(said, ClassNames):
+        found = _matched(said, labels, "the classes that were given", numbers=folders)
+        return _told_apart(found, known)
     if known is not None and len(known) == width:
         whole = folders and len(labels) == width and known is imagenet()
         return _matched(known, labels, "the network's classes", numbers=whole)
@@ -115,6 +117,19 @@ def judging(
         f"nothing says what the network's {width:,} outputs stand for. {HOW}, or `--classes data` "
         f"if they are the data's {len(labels):,} classes in order ({few(labels)})",
     )
+
+
+def _told_apart(found: Judging, known: ClassNames | None) -> Judging:
+    """Remark on classes that a user says if the network is known to have them in another order."""
+    if found.outputs is None or known is None or not (places := displaced(found.names, known)):
+        return found
+    said, place = places
+    told = (
+        f"labels may be compared with the wrong outputs: `--classes` has {found.names[said]!r} as "
+        f"output {said}, and the network was trained with it as output {place} "
+        f"({few(known.names)}). Leave `--classes` out, unless the network's own order is wrong."
+    )
+    return replace(found, told=told, remarkable=True)
 
 
 def _matched(

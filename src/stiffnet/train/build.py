@@ -78,8 +78,7 @@ def open_subject(
     notes: list[str] = []
     if isinstance(test, ImageFolder) and (empty := test.empty_classes):
         notes.append(f"there are no test images of {listed(list(empty), SHOWN)}.")
-    described = (each for each in (train, test) if isinstance(each, BoxedImages | ImageFolder))
-    notes += dict.fromkeys(note for each in described for note in each.notes)  # one of both, once
+    notes += dict.fromkeys((*train.notes, *test.notes))  # one of both, once
     if began is not None:
         loaded = _rebuilt(began)
     else:

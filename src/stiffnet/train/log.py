@@ -59,10 +59,16 @@ def finished_log(path: Path, network: Path, column: str) -> tuple[list[Row], lis
     A copy of the log is sealed in `network`, the folder of the last one. Every row must have the
     `column` that the best epoch is chosen by.
     """
-    if LOG not in read_folder(network).parts:  # written by an older version
+    rows = sealed_log(network, column)
+    if rows is None:
         return read_log(path, column), []
-    rows = read_log(network / LOG, column)
     return rows, restore_log(path, rows)
+
+
+def sealed_log(network: Path, column: str = "epoch") -> list[Row] | None:
+    """Return the rows that a finished run sealed in its last network; None in older versions."""
+    sealed = LOG in read_folder(network).parts
+    return read_log(network / LOG, column) if sealed else None
 
 
 def restore_log(path: Path, rows: Sequence[Row]) -> list[str]:

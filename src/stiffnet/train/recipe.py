@@ -203,7 +203,7 @@ def place_free(recipe: Recipe) -> Recipe:
     name, colon, place = recipe.data.partition(":")
     if "/" in name:
         kept = f"folder:{PurePosixPath(recipe.data).name}"
-    elif name in ("folder", "coco") and colon:
+    elif name in ("folder", "coco", "photos") and colon:
         kept = f"{name}:{PurePosixPath(place).name}"
     else:
         kept = recipe.data if not name or name in SIZED_DATA else name

@@ -182,6 +182,11 @@ def run(
             audience.note(text)
         lesson = _looked_through(lesson, loaded.model, fabric, recipe, machinery, audience)
         about = replace(about, identity=same_on_all_ranks(fabric, lesson))
+        if about.identity.train == about.identity.test:
+            audience.note(
+                "The test images are the training images, so that the accuracy says nothing about "
+                "others."
+            )
         trainee = make_trainee(recipe, loaded, fabric)
         if checkpoint is None:  # only now, so that what could not begin leaves nothing
             first_decides(fabric, lambda: begin(folder, about, again=again))

@@ -5,6 +5,7 @@ import fcntl
 import os
 import platform
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ from stiffnet.train.recipe_file import RECIPE
 
 LOCK = "run.lock"
 HOLDER = re.compile(rb"process \d+ on .*")  # or nothing: what a lock of ours says
+_HELD: set[Path] = set()  # folders of the runs of this process
+_HELD_GUARD = threading.Lock()
 
 
 class RunFolder:
@@ -108,23 +111,42 @@ class RunFolder:
         Raises a StorageError if another run holds the folder, or something is in the way of the
         lock.
         """
-        path = self.path / LOCK
-        if not _is_lock(path):
-            raise StorageError(
-                f"{path} was not written by a run, so it was left alone. Move it away, or "
-                "choose another folder."
-            )
-        handle = open_lock(path, self.path)
-        try:
-            _lock(handle, path)
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {platform.node()}".encode(), 0)
+        with _held(self.path):
+            path = self.path / LOCK
+            if not _is_lock(path):
+                raise StorageError(
+                    f"{path} was not written by a run, so it was left alone. Move it away, or "
+                    "choose another folder."
+                )
+            handle = open_lock(path, self.path)
             try:
-                yield
-            finally:
+                _lock(handle, path)
                 os.ftruncate(handle, 0)
-        finally:
-            os.close(handle)
+                os.pwrite(handle, f"process {os.getpid()} on {platform.node()}".encode(), 0)
+                try:
+                    yield
+                finally:
+                    os.ftruncate(handle, 0)
+            finally:
+                os.close(handle)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other threads out of a folder: a lock of the system is the whole process's.
+
+    They may not even look at the lock, since it goes as soon as any of them closes its file.
+    """
+    place = folder.resolve()
+    with _HELD_GUARD:
+        if place in _HELD:
+            raise _under_way(folder, "another thread of this process")
+        _HELD.add(place)
+    try:
+        yield
+    finally:
+        with _HELD_GUARD:
+            _HELD.remove(place)
 
 
 def _lock(handle: int, path: Path) -> None:
@@ -132,10 +154,13 @@ def _lock(handle: int, path: Path) -> None:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not flock: workers would hold it too
     except (BlockingIOError, PermissionError) as error:
         holder = os.pread(handle, 200, 0).decode(errors="replace") or "another process"
-        raise StorageError(
-            f"A run is under way in {path.parent}, by {holder}. Wait for it, or choose another "
-            "folder."
-        ) from error
+        raise _under_way(path.parent, holder) from error
+
+
+def _under_way(folder: Path, holder: str) -> StorageError:
+    return StorageError(
+        f"A run is under way in {folder}, by {holder}. Wait for it, or choose another folder."
+    )
 
 
 def _is_lock(path: Path) -> bool:

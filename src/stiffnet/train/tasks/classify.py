@@ -60,7 +60,15 @@ class Classify(Task):
         return Judged(len(labels), loss, {"top1": first[:, 0].sum(), "top5": first.sum()})
 
     def check(self, loaded: LoadedModel, data: Data, output: Any) -> None:
-        """See that the network has a logit for each class of the data."""
+        """See that the network has a logit for each class of the data, and that they are several.
+
+        With a single class every answer is right and the loss is 0, so that nothing is learnt.
+        """
+        if len(data.classes) == 1:
+            raise DataError(
+                f"{data.name} has one class, {data.classes[0]!r}, so that there is nothing to tell "
+                "apart. Give images of two classes or more."
+            )
         logits = logits_of(output)
         if logits.ndim != 2:
             raise CheckpointError(
