@@ -14,9 +14,11 @@ from stiffnet.attention_layers import Heard, around_layers, told
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
 from stiffnet.sequences import (
+    Arguments,
     Given,
     given_to,
     hides_padding,
+    named,
     pads_by_itself,
     parameters_of,
     refuse_unread_padding,
@@ -172,14 +174,15 @@ class _Norms(Recorder):
 
     def _open(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what a call is given; one without tokens runs on those of the call around it."""
-        call = given_to(parameters_of(module), args, kwargs)
-        around = self._given[-1] if self._given else None
-        if call is None:
-            _refuse_hidden_padding(module, args, kwargs, self._given)
-        self._given.append(around if call is None else call.without_full_masks().within(around))
+        names = parameters_of(module)
+        call = named(names, args, kwargs)
+        given, around = given_to(names, call), self._given[-1] if self._given else None
+        if given is None:
+            _refuse_hidden_padding(type(module).__name__, call, self._given)
+        self._given.append(around if given is None else given.without_full_masks().within(around))
 
     def _look(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        refuse_unread_padding(parameters_of(model), args, kwargs)
+        refuse_unread_padding(named(parameters_of(model), args, kwargs))
 
     def _hear(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what an attention layer of torch is told."""
@@ -272,17 +275,14 @@ def _nothing(*given: Any) -> None:
     """Stand in for a hook."""
 
 
-def _refuse_hidden_padding(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], around: Sequence[Given | None]
-) -> None:
-    call = (parameters_of(module), args, kwargs)
-    if around and pads_by_itself(*call, around):
+def _refuse_hidden_padding(kind: str, call: Arguments, around: Sequence[Given | None]) -> None:
+    if around and pads_by_itself(call, around):
         raise StepError(
-            f"The network lengthens its sequences before {type(module).__name__}, and this padding "
-            "would be counted. Pad to that length yourself, with 0 in the `attention_mask`."
+            f"The network lengthens its sequences before {kind}, and this padding would be "
+            "counted. Pad to that length yourself, with 0 in the `attention_mask`."
         )
-    if not around and (name := hides_padding(*call)):
+    if not around and (name := hides_padding(call)):
         raise StepError(
-            f"The `{name}` of {type(module).__name__} has padding and does not say which tokens it "
-            "is. Give a mask of two axes, one number a token, or samples of one length without one."
+            f"The `{name}` of {kind} has padding and does not say which tokens it is. Give a mask "
+            "of two axes, one number a token, or samples of one length without one."
         )

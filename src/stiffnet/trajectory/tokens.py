@@ -144,13 +144,14 @@ def refuse_padding(model: nn.Module, inputs: Any, what: str) -> None:
         StepError: If there is any; it says that `what` would count it.
     """
     call = as_arguments(inputs)
+    given = named(parameters_of(model), *call)
     masks = [
         f"The `{name}` says"
-        for name, value in named(parameters_of(model), *call)
+        for name, value in given
         if name.endswith(MASK) and isinstance(value, Tensor) and says_padding(value)
     ]
     if not reads_tokens(model):
-        refuse_unread_padding(parameters_of(model), *call)
+        refuse_unread_padding(given)
     if masks or tells_padding(model, call):
         raise StepError(
             f"{[*masks, 'Attention layers are told'][0]} that there is padding, which {what} would "
