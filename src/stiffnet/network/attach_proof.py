@@ -69,7 +69,7 @@ def prove(
         raise Unreadable("its code goes another way, without the module, when it is not watched")
     for probe, count in zip(probes, calls, strict=True):
         del probe.calls[count:]
-        if probe.spot.kind != "addition" and count != watch.calls[probe.block]:
+        if probe.spot.kind != "addition" and count != watch.counts[probe.block, "call"]:
             raise Unreadable("its code runs its children one by one, and the module with them")
     turns = _turns(probes, watch.added)
     results = (list(tensors_in(result)), list(tensors_in(again)))

@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
 
 class Numbered(ModuleStack):
-    """Numbers the additions and products of every pass of a model that runs inside it.
+    """Numbers the additions, products and calls of modules of every pass that runs inside it.
 
     A pass begins and ends with `root`, the network itself if not given. Where that is a part of the
     network, `counts` says what was counted before it.
@@ -122,6 +122,7 @@ class Numbered(ModuleStack):
             self.begin()
         if self.running or module is self.root:
             self.running.append(module)
+            self.counts[path, "call"] += 1
 
     def leave(self, module: nn.Module, output: Any) -> Any:
         """Follow which module's code runs; the root's end ends a pass."""

@@ -117,7 +117,6 @@ class Memory:
     path: str
     given: Example
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    calls: Mapping[str, int] = field(default_factory=dict)
 
 
 class Replay(Numbered):
@@ -134,7 +133,6 @@ class Replay(Numbered):
         self.original: Tensor | None = None
         """What was there before x took its place, and is read no longer."""
         self.plan, self._memory, self._keep = plan, memory, keep
-        self._calls = Counter(memory.calls)
         self._frames: list[Call] = []
         self._results: Counter[str] = Counter()
         self._added = False
@@ -163,16 +161,14 @@ class Replay(Numbered):
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Follow which call of which module runs."""
         super().enter(path, module, args)
-        self._frames.append((path, self._calls[path]))
-        self._calls[path] += 1
+        self._frames.append((path, self.counts[path, "call"] - 1))
 
     def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Keep what a call is given, and put x there if it begins with an argument."""
         call = self._frames[-1]
         if self._keep and call in self.plan.around:
-            own = copied(Example(args, kwargs))
-            before = {**self._calls, call[0]: call[1]}
-            self.kept[call] = Memory(call[0], own, dict(self.counts), before)
+            before = {**self.counts, (call[0], "call"): call[1]}
+            self.kept[call] = Memory(call[0], copied(Example(args, kwargs)), before)
         if call == self.plan.address.call and self.plan.address.name == "argument":
             return self._put((args, kwargs))
         return None
