@@ -126,11 +126,6 @@ def method_of_class(kind: type[nn.Module], depth: int, name: str) -> Method:
     return _read(owner, name, function)
 
 
-def owner_of(kind: type[nn.Module], name: str) -> int:
-    """At which depth of its method resolution order a class finds an attribute."""
-    return next(i for i, owner in enumerate(kind.__mro__) if name in owner.__dict__)
-
-
 def _innermost(value: Any, name: str) -> FunctionType | None:
     """A method without its decorators."""
     if not isinstance(value, FunctionType):
