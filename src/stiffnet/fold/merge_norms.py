@@ -31,10 +31,6 @@ class _Merge:
     scale: Factors
     shift: Tensor
 
-    @property
-    def change(self) -> Change:
-        return Change("norm", self.norm, self.path)
-
 
 @dataclass(eq=False)
 class Merging:
@@ -92,7 +88,7 @@ def _merge_those_that_hold(
 ) -> None:
     """Merge all; where that changes the result, halves of them, down to the norms that do."""
     undo = [_merge(model, merge) for merge in merges]
-    together = [*done.changes, *(merge.change for merge in merges)]
+    together = [*done.changes, *(Change("norm", merge.norm, merge.path) for merge in merges)]
     try:
         prove(together)
     except FoldError as error:

@@ -121,7 +121,8 @@ def follow_calls(model: nn.Module, calls: RunningCalls | None) -> None:
     blocks = _blocks(model)
     if calls is not None and calls.told_more and blocks and not _has(model, _Look):
         model.register_forward_pre_hook(_Look(parameters_of(model)), with_kwargs=True)
-    if calls is None or not (calls.unread or _reads_means(model)):
+    means = any(isinstance(m, Attention) and m.tokens is not None for m in model.modules())
+    if calls is None or not (calls.unread or means):
         return
     scopes: set[str] = set()
     for path, module in model.named_modules():
@@ -175,7 +176,3 @@ def running_calls(model: nn.Module) -> RunningCalls | None:
     """Return what the hooks of a network tell of its calls, if it has any."""
     hooks = (hook for module in model.modules() for hook in module._forward_pre_hooks.values())
     return next((hook.calls for hook in hooks if isinstance(hook, _Enter | _Hear)), None)
-
-
-def _reads_means(model: nn.Module) -> bool:
-    return any(isinstance(m, Attention) and m.tokens is not None for m in model.modules())

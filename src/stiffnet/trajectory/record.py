@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import torch
@@ -261,18 +260,15 @@ class _Norms(Recorder):
 class _Uncopied:
     """A hook of which a copy of its module, or a pickled one, has none."""
 
-    def __init__(self, hook: Any) -> None:
+    def __init__(self, hook: Any = None) -> None:
         self._hook = hook
 
     def __call__(self, *given: Any) -> None:
-        self._hook(*given)
+        if self._hook is not None:
+            self._hook(*given)
 
     def __reduce__(self) -> Any:
-        return partial, (_nothing,)
-
-
-def _nothing(*given: Any) -> None:
-    """Stand in for a hook."""
+        return _Uncopied, ()
 
 
 def _refuse_hidden_padding(kind: str, call: Arguments, around: Sequence[Given | None]) -> None:
