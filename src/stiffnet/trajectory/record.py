@@ -129,24 +129,22 @@ class _Norms(Recorder):
         sites = [site for step in self.steps for site in (step.state_at, step.rate_at)]
         unknown = any(site.tokens is None for site in sites)
         if not self._known or (unknown and reads_tokens(self.model)):
-            self._first = self._hook_before(self.model, self._find, with_kwargs=True)
+            self._first = self._hook(self.model, self._find)
         if not reads_tokens(self.model):
-            self._hook_before(self.model, self._look, with_kwargs=True)
+            self._hook(self.model, self._look)
         for module in self.paths:
             if isinstance(module, nn.MultiheadAttention):
-                self._hook_before(module, self._hear, with_kwargs=True)
+                self._hook(module, self._hear)
         for module in around_layers(self.model):
-            self._hook_before(module, lambda *_: self._heard.append(Heard()))
+            self._hook(module, lambda *_: self._heard.append(Heard()))
             self._pop_after(module, self._heard)
         for module in takers:
-            self._hook_before(module, self._open, with_kwargs=True)
+            self._hook(module, self._open)
             self._pop_after(module, self._given)
         return self
 
-    def _hook_before(self, module: nn.Module, hook: Any, **options: bool) -> RemovableHandle:
-        """Have a hook run on a module itself, because only such a hook sees keywords."""
-        handle = module.register_forward_pre_hook(_Uncopied(hook), **options)
-        return self.watching.enter_context(handle)
+    def _hook(self, module: nn.Module, hook: Any) -> RemovableHandle:
+        return self.hook_before(module, _Uncopied(hook))
 
     def _pop_after(self, module: nn.Module, stack: list[Any]) -> None:
         """Take off what a call put on a stack; a pass that was cut short has left none there."""
