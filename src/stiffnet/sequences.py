@@ -62,15 +62,13 @@ class Given:
 
     def without_full_masks(self) -> "Given":
         """Return the same without masks that say nothing is padding; asks the device."""
-        return replace(
-            self,
-            sequences=tuple(
-                replace(tokens, mask=None)
-                if tokens.mask is not None and bool(tokens.mask.all())
-                else tokens
-                for tokens in self.sequences
-            ),
-        )
+        kept = [
+            replace(tokens, mask=None)
+            if tokens.mask is not None and bool(tokens.mask.all())
+            else tokens
+            for tokens in self.sequences
+        ]
+        return replace(self, sequences=tuple(kept))
 
     def refuse_other(self, length: int, mask: Tensor | None) -> None:
         """Refuse a mask that an attention layer is given for the same tokens and that says else."""
