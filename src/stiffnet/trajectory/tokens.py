@@ -119,16 +119,12 @@ def _nameless(given: Sequence[Tensor]) -> list[SequenceArguments]:
     for tensor in tables or values:
         for axis in (1,) if tables else (1, 2):
             length = tensor.shape[axis]
-            beside = [t for t in given if t is not tensor and _goes_with(t, length, axis)]
-            own = (tensor, *beside)
+            fits = [t for t in given if t.ndim < 4 and t.shape[axis if t.ndim > 2 else 1] == length]
+            own = (tensor, *(t for t in fits if t is not tensor))
             found.append(
                 SequenceArguments("", length, own, axis, words=bool(tables), nameless=True)
             )
     return found
-
-
-def _goes_with(tensor: Tensor, length: int, axis: int) -> bool:
-    return tensor.ndim < 4 and tensor.shape[axis if tensor.ndim > 2 else 1] == length
 
 
 def what_samples_are(model: nn.Module, inputs: Any) -> dict[str, str]:
