@@ -8,7 +8,7 @@ own tokens and its own mask.
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,9 @@ from stiffnet.errors import StepError
 MASK = "attention_mask"
 TOKENS = ("input_ids", "inputs_embeds")
 CACHE = "past_key_values"
+
+Arguments = Sequence[tuple[str, Any]]
+"""What a call was given, by name; see `named`."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,13 @@ class Given:
 
     def without_full_masks(self) -> "Given":
         """Return the same without masks that say nothing is padding; asks the device."""
-        return replace(
-            self,
-            sequences=tuple(
-                replace(tokens, mask=None)
-                if tokens.mask is not None and bool(tokens.mask.all())
-                else tokens
-                for tokens in self.sequences
-            ),
-        )
+        kept = [
+            replace(tokens, mask=None)
+            if tokens.mask is not None and bool(tokens.mask.all())
+            else tokens
+            for tokens in self.sequences
+        ]
+        return replace(self, sequences=tuple(kept))
 
     def refuse_other(self, length: int, mask: Tensor | None) -> None:
         """Refuse a mask that an attention layer is given for the same tokens and that says else."""
@@ -129,25 +130,22 @@ def takes_tokens(module: nn.Module) -> bool:
     return any(name.endswith(MASK) for name in parameters_of(module))
 
 
-def named(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
+def named(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
     """Arguments of a call with their names; those in a dictionary by its keys.
 
-    >>> dict(named(["x", "y"], [1, {"z": 2}], {"w": 3}))
-    {'x': 1, 'z': 2, 'w': 3}
+    >>> named(["x", "y"], [1, {"z": 2}], {"w": 3})
+    [('x', 1), ('z', 2), ('w', 3)]
     """
     unnamed = [""] * max(0, len(args) - len(names))
+    found: list[tuple[str, Any]] = []
     for name, value in [*zip([*names, *unnamed], args, strict=False), *kwargs.items()]:
-        if isinstance(value, Mapping):
-            yield from named((), (), value)
-        else:
-            yield name, value
+        found += named((), (), value) if isinstance(value, Mapping) else [(name, value)]
+    return found
 
 
-def given_to(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Given | None:
+def given_to(names: Sequence[str], given: Arguments) -> Given | None:
     """Read the sequences of a call, given the names of the module's arguments; None without any."""
-    call = dict(named(names, args, kwargs))
+    call = dict(given)
     found = []
     for prefix in dict.fromkeys(name.removesuffix(MASK) for name in names if name.endswith(MASK)):
         tokens = next((t for n in TOKENS if (t := _rows(call.get(prefix + n))) is not None), None)
@@ -230,15 +228,13 @@ def _hidden(mask: Tensor) -> Tensor:
     return mask == 0 if counts and not bool((mask < 0).any()) else mask < 0  # added to scores
 
 
-def keeps_apart(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any], *, causal: bool
-) -> str | None:
+def keeps_apart(call: Arguments, *, causal: bool) -> str | None:
     """Name an argument that hides tokens of a sequence from each other, if any does.
 
     That is a mask of more than two axes, unless all it does is to hide later tokens and those are
     hidden anyway (`causal`), or positions that begin anew, as in packed sequences.
     """
-    for name, value in named(names, args, kwargs):
+    for name, value in call:
         if not isinstance(value, Tensor):
             continue
         if name.endswith(MASK) and value.ndim > 2:
@@ -251,46 +247,42 @@ def keeps_apart(
     return None
 
 
-def hides_padding(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> str | None:
+def hides_padding(call: Arguments) -> str | None:
     """Name the mask of a call that has padding and does not say which tokens it is, if any does.
 
     That is a mask of more than two axes, or one that is added to scores.
     """
-    for name, value in named(names, args, kwargs):
+    for name, value in call:
         is_mask = name.endswith(MASK) and isinstance(value, Tensor)
         if is_mask and not _is_padding_mask(value) and says_padding(value):
             return name
     return None
 
 
-def pads_by_itself(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any], around: Sequence[Any]
-) -> bool:
+def pads_by_itself(call: Arguments, around: Sequence[Given | None]) -> bool:
     """Whether the mask of an inner call hides positions that no call `around` it was given.
 
     Some networks lengthen a sequence to a multiple of their window.
     """
-    mask = dict(named(names, args, kwargs)).get(MASK)
+    mask = dict(call).get(MASK)
     if not isinstance(mask, Tensor) or mask.ndim < 2 or torch.compiler.is_compiling():
         return False
     length = mask.shape[-1]
-    known = any(call is None or length in call.lengths for call in around)
+    known = any(outer is None or length in outer.lengths for outer in around)
     return not known and (mask.ndim == 2 or mask.shape[-2] == length) and _hides_from_all(mask)
 
 
-def unread_padding(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> str | None:
-    """Name an argument that seems to say what is padding, in a network that is not known to.
+def refuse_unread_padding(call: Arguments) -> None:
+    """Refuse an argument that seems to say what is padding, which only the network can read.
 
     That is a mask with one entry for each token, or lengths of which the longest fits a sequence,
     unless they say the same of all.
     """
-    call = [(n, v) for n, v in named(names, args, kwargs) if isinstance(v, Tensor) and v.ndim]
-    for name, value in call:
-        others = [v.shape for _, v in call if v is not value and len(v) == len(value)]
+    if torch.compiler.is_compiling():
+        return
+    given = [(n, v) for n, v in call if isinstance(v, Tensor) and v.ndim]
+    for name, value in given:
+        others = [v.shape for _, v in given if v is not value and len(v) == len(value)]
         if value.ndim == 2 and any(word in name for word in ("mask", "pad")):
             fits = any(value.shape[1] in shape[1:] for shape in others)
         elif value.ndim == 1 and "len" in name and not value.is_floating_point():
@@ -298,22 +290,11 @@ def unread_padding(
         else:
             continue
         if fits and bool((value != value.flatten()[0]).any()):
-            return name
-    return None
-
-
-def refuse_unread_padding(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> None:
-    """Refuse padding that only the network itself can read; see `unread_padding`."""
-    if torch.compiler.is_compiling():
-        return
-    if name := unread_padding(names, args, kwargs):
-        raise StepError(
-            f"The argument `{name}` seems to say that some tokens are padding, which would count "
-            "like the others. Give samples of one length, one at a time; or take a mask as "
-            "`attention_mask` in `forward`, with 1 for tokens and 0 for padding."
-        )
+            raise StepError(
+                f"The argument `{name}` seems to say that some tokens are padding, which would "
+                "count like the others. Give samples of one length, one at a time; or take a mask "
+                "as `attention_mask` in `forward`, with 1 for tokens and 0 for padding."
+            )
 
 
 def _holds_tokens(cache: Any) -> bool:

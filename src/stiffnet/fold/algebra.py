@@ -84,14 +84,18 @@ def _named(reading: Reading, tensor: Any, what: str) -> str:
 
 
 def _per_channel(
-    reading: Reading, op: Op, weight: Tensor, bias: Any, *, axis: int, behind: int, groups: int = 1
+    reading: Reading, op: Op, *, at: int, axis: int = 0, behind: int | None = None, of: str = ""
 ) -> Layer:
-    """A layer with one unit a channel; its weight has the channels along `axis`.
+    """A layer with one unit a channel, whose arguments from number `at` are weight and bias.
 
-    In the output, `behind` axes come behind the channels. The first axis of the weight of a
-    transposed convolution is cut into `groups`.
+    The weight has the channels along `axis`: the first, or the second of a transposed convolution,
+    the first of which is cut into groups. In the output, `behind` axes come behind the channels, as
+    many as a kernel has if not given.
     """
+    weight, bias = _weight(op, at, f"{of}weight"), op.given(at + 1, f"{of}bias")
+    groups = int(op.given(6, "groups", 1)) if axis else 1
     shape = tuple(weight.shape)
+    behind = len(shape) - 2 if behind is None else behind
     channels = shape[axis] * groups
     view, units = shape, [1] * len(shape)
     units[axis] = channels
@@ -115,24 +119,11 @@ def _weight(op: Op, position: int, name: str = "weight") -> Tensor:
     return weight
 
 
-def _plain(reading: Reading, op: Op) -> Layer:
-    """A convolution, or a linear layer, which has no axes behind its channels."""
-    weight, bias = _weight(op, 1), op.given(2, "bias")
-    return _per_channel(reading, op, weight, bias, axis=0, behind=weight.ndim - 2)
-
-
-def _transposed(reading: Reading, op: Op) -> Layer:
-    weight, bias, groups = _weight(op, 1), op.given(2, "bias"), op.given(6, "groups", 1)
-    return _per_channel(
-        reading, op, weight, bias, axis=1, behind=weight.ndim - 2, groups=int(groups)
-    )
-
-
 def _norm(reading: Reading, op: Op, *, weight_at: int) -> Layer:
-    weight, bias = _weight(op, weight_at), op.given(weight_at + 1, "bias")
+    layer = _per_channel(reading, op, at=weight_at, behind=len(op.node.shape) - 2)
     if op.name == "batch_norm" and op.given(1, "running_mean") is None:
         raise Refusal("it has no running statistics, so that images depend on their batch")
-    return _per_channel(reading, op, weight, bias, axis=0, behind=len(op.node.shape) - 2)
+    return layer
 
 
 def _over_last_axes(reading: Reading, op: Op, *, bias_at: int | None) -> Layer:
@@ -148,13 +139,15 @@ def _over_last_axes(reading: Reading, op: Op, *, bias_at: int | None) -> Layer:
 def _attention(reading: Reading, op: Op) -> Layer:
     if op.result != 0:
         raise Refusal("these are attention weights, not what the attention gives")
-    weight, bias = _weight(op, 11, "out_proj_weight"), op.given(12, "out_proj_bias")
-    return _per_channel(reading, op, weight, bias, axis=0, behind=0)
+    return _per_channel(reading, op, at=11, behind=0, of="out_proj_")
 
 
 AFFINE: dict[str, Callable[[Reading, Op], Layer]] = {
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "linear"), _plain),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "linear"), partial(_per_channel, at=1)),
+    **dict.fromkeys(
+        ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+        partial(_per_channel, at=1, axis=1),
+    ),
 }
 """Convolutions and linear layers: a product with their weight, and a bias."""
 

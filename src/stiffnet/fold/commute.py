@@ -74,33 +74,14 @@ class Way:
     """A layer, and the operations that lead from its output to a value."""
 
     layer: Layer
-    path: tuple[Through, ...]
-    uses: tuple[Use, ...]
+    path: tuple[Through, ...] = ()
+    uses: tuple[Use, ...] = ()
     """Every value on the way, and where the way goes on from it."""
 
     @property
     def one_sided(self) -> list[str]:
         """The functions on it that need factors that are not negative."""
         return [step.op.name for step in self.path if step.op.name in ONE_SIDED]
-
-
-@dataclass(frozen=True, eq=False)
-class _Back:
-    """A way that is being walked backwards."""
-
-    reading: Reading
-    path: tuple[Through, ...] = ()
-    uses: tuple[Use, ...] = ()
-
-    def over(self, value: Node, user: Node | Frame) -> "_Back":
-        return replace(self, uses=(*self.uses, (value, user)))
-
-    def through(self, op: Op, source: Node, *, alone: bool) -> "_Back":
-        step = () if op.name in CASTS else (Through(op, source, alone),)
-        return replace(self, path=(*step, *self.path))
-
-    def at(self, layer: Layer) -> Way:
-        return Way(layer, self.path, self.uses)
 
 
 def ways(value: Node, reading: Reading, user: Node | Frame) -> list[Way]:
@@ -112,24 +93,28 @@ def ways(value: Node, reading: Reading, user: Node | Frame) -> list[Way]:
         Refusal: If one of them does not lead to a layer that can hold a factor, or a value on one
             goes elsewhere too.
     """
-    found = list(itertools.islice(_back(value, user, _Back(reading)), MOST + 1))
+    found = list(itertools.islice(_back(value, user, reading), MOST + 1))
     if len(found) > MOST:
         raise Refusal(f"more than {MOST} ways lead to it")
     _refuse_other_uses(found, reading)
     return found
 
 
-def _back(value: Node, user: Node | Frame, walked: _Back) -> Iterator[Way]:
-    walked = walked.over(value, user)
+def _back(value: Node, user: Node | Frame, reading: Reading) -> Iterator[Way]:
+    for way in _made_of(value, reading):
+        yield replace(way, uses=((value, user), *way.uses))
+
+
+def _made_of(value: Node, reading: Reading) -> Iterator[Way]:
     if value.op == "argument":
         if value.outer is None:
             raise Refusal("there is no layer between it and the network's input")
-        yield from _back(value.outer, value.frame, walked)
+        yield from _back(value.outer, value.frame, reading)
     elif value.op == "call":
         assert value.called is not None
         module = value.called.module
         if isinstance(module, FrozenBatchNorm2d) or _is_plain(module):
-            yield walked.at(whole_norm(walked.reading, value, module))
+            yield Way(whole_norm(reading, value, module))
         elif isinstance(module, Attention) and not isinstance(module, ConstantGate):
             raise Refusal(
                 f"it comes after {_module(value)}, whose step size depends on the input; "
@@ -138,9 +123,9 @@ def _back(value: Node, user: Node | Frame, walked: _Back) -> Iterator[Way]:
         elif value.inner is None:
             raise Refusal(f"what {_module(value)} does inside cannot be seen")
         else:
-            yield from _back(value.inner, value.called, walked)
+            yield from _back(value.inner, value.called, reading)
     else:
-        yield from _through(walked.reading.ops[value], walked)
+        yield from _through(reading.ops[value], reading)
 
 
 def _is_plain(module: nn.Module) -> TypeGuard[ConstantIEBN]:
@@ -150,65 +135,65 @@ def _is_plain(module: nn.Module) -> TypeGuard[ConstantIEBN]:
     )
 
 
-def _through(op: Op, walked: _Back) -> Iterator[Way]:
+def _through(op: Op, reading: Reading) -> Iterator[Way]:
     if op.name in LAYERS:
         try:
-            layer = LAYERS[op.name](walked.reading, op)
+            layer = LAYERS[op.name](reading, op)
         except Refusal as reason:
             raise Refusal(f"{op.where or 'the network'} cannot hold it: {reason}") from reason
-        yield walked.at(layer)
+        yield Way(layer)
     elif op.name in ADDITIONS:
-        yield from _addends(op, walked)
+        yield from _addends(op, reading)
     elif op.name in JOINS:
-        parts = op.given(0, "tensors")
-        for part in parts:
+        for part in op.given(0, "tensors"):
             if not isinstance(part, Node):
                 raise Refusal(f"a constant is joined to it in {op.where or 'the network'}")
-            yield from _go_on(op, part, walked, alone=True)
+            yield from _go_on(op, part, reading, alone=True)
     elif op.name in PRODUCTS:
-        yield from _factor(op, walked)
+        yield from _factor(op, reading)
     elif op.name == "scaled_dot_product_attention":
-        yield from _go_on(op, op.given(2, "value"), walked)
+        yield from _go_on(op, op.given(2, "value"), reading)
     elif op.name in MOVES or op.name in ONE_SIDED or op.name in CASTS:
         given = (value for value in (*op.args, *op.kwargs.values()) if isinstance(value, Node))
-        yield from _go_on(op, next(given), walked)
+        yield from _go_on(op, next(given), reading)
     else:
         raise Refusal(f"`{op.name}` in {op.where or 'the network'} does not commute with a factor")
 
 
-def _go_on(op: Op, source: object, walked: _Back, *, alone: bool = False) -> Iterator[Way]:
+def _go_on(op: Op, source: object, reading: Reading, *, alone: bool = False) -> Iterator[Way]:
     if not isinstance(source, Node):
         raise Refusal(f"`{op.name}` in {op.where or 'the network'} takes it from a constant")
-    yield from _back(source, op.node, walked.through(op, source, alone=alone))
+    step = () if op.name in CASTS else (Through(op, source, alone),)
+    for way in _back(source, op.node, reading):
+        yield replace(way, path=(*way.path, *step))
 
 
-def _addends(op: Op, walked: _Back) -> Iterator[Way]:
+def _addends(op: Op, reading: Reading) -> Iterator[Way]:
     """Both operands of a sum are scaled; a constant one must be a parameter."""
     for operand in dict.fromkeys(_operands(op)):
         if isinstance(operand, Node):
-            yield from _go_on(op, operand, walked, alone=True)
-        elif is_parameter(operand, walked.reading):
-            layer = parameter_layer(walked.reading, op, operand)
-            yield walked.at(layer)
+            yield from _go_on(op, operand, reading, alone=True)
+        elif is_parameter(operand, reading):
+            yield Way(parameter_layer(reading, op, operand))
         elif not (isinstance(operand, int | float) and operand == 0):
             raise Refusal(f"a constant is added to it in {op.where or 'the network'}")
 
 
-def _factor(op: Op, walked: _Back) -> Iterator[Way]:
+def _factor(op: Op, reading: Reading) -> Iterator[Way]:
     """One operand of a product is scaled: a parameter if there is one (LayerScale)."""
     operands = _operands(op)
     if op.name in ("mul", "mul_"):
         for operand in operands:
-            if is_parameter(operand, walked.reading):
+            if is_parameter(operand, reading):
                 with suppress(Refusal):
-                    yield walked.at(parameter_layer(walked.reading, op, operand))
+                    yield Way(parameter_layer(reading, op, operand))
                     return
     candidates = operands[:1] if op.name in ("div", "div_", "true_divide") else operands
     reasons = []
     for operand in candidates:
         if isinstance(operand, Node):
             try:
-                found = list(_go_on(op, operand, walked))
+                found = list(_go_on(op, operand, reading))
             except Refusal as reason:
                 reasons.append(str(reason))
             else:

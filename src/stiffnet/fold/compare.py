@@ -1,6 +1,6 @@
 """Two networks run on the same example, and how far they are apart."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +38,10 @@ class Outcome:
 
     values: Mapping[str, list[Tensor]]
     failed: Exception | None = None
+
+    def at(self, places: Iterable[str]) -> "Outcome":
+        """What some of them gave."""
+        return Outcome({place: self.values[place] for place in places})
 
 
 def attempt(

@@ -18,6 +18,8 @@ from stiffnet.network.gated_block import has_hooks
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.graph import Frame, Node
 
+Prove = Callable[[list[Change]], object]
+
 _PLAIN = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
     nn.ConvTranspose3d, nn.Linear)  # fmt: skip
 """Layers that are known to add a bias which they are given; others are tried."""
@@ -31,10 +33,6 @@ class _Merge:
     scale: Factors
     shift: Tensor
 
-    @property
-    def change(self) -> Change:
-        return Change("norm", self.norm, self.path)
-
 
 @dataclass(eq=False)
 class Merging:
@@ -42,13 +40,11 @@ class Merging:
 
     changes: list[Change] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
+    spoilt: dict[str, str] = field(default_factory=dict)  # those with which the proof failed
 
 
 def merge_norms(
-    model: nn.Module,
-    example: Example,
-    prove: Callable[[list[Change]], object],
-    reading: Reading | None = None,
+    model: nn.Module, example: Example, prove: Prove, reading: Reading | None = None
 ) -> Merging:
     """Merge every batch norm of a network in float64 that directly follows a layer, in place.
 
@@ -56,7 +52,6 @@ def merge_norms(
     those norms stay; `reading` is a pass of the network, where there was one already.
     """
     done = Merging()
-    spoilt: dict[str, str] = {}
     while True:
         reading = reading or read(model, example)
         merges: list[_Merge] = []
@@ -64,16 +59,16 @@ def merge_norms(
         for op in list(reading.ops.values()):
             if op.name == "batch_norm":
                 try:
-                    if op.where in spoilt:
-                        raise Refusal(spoilt[op.where])
+                    if op.where in done.spoilt:
+                        raise Refusal(done.spoilt[op.where])
                     merges.append(_planned(op, reading))
                 except Refusal as reason:
                     done.left[op.where] = str(reason)
         if not merges:
             return done
         before, reading = len(done.changes), None
-        _merge_those_that_hold(model, merges, done, spoilt, prove)
-        done.left |= spoilt
+        _merge_those_that_hold(model, merges, done, prove)
+        done.left |= done.spoilt
         if len(done.changes) == before or not done.left:
             return done
 
@@ -84,15 +79,11 @@ def batch_norms(model: nn.Module) -> list[str]:
 
 
 def _merge_those_that_hold(
-    model: nn.Module,
-    merges: Sequence[_Merge],
-    done: Merging,
-    spoilt: dict[str, str],
-    prove: Callable[[list[Change]], object],
+    model: nn.Module, merges: Sequence[_Merge], done: Merging, prove: Prove
 ) -> None:
     """Merge all; where that changes the result, halves of them, down to the norms that do."""
     undo = [_merge(model, merge) for merge in merges]
-    together = [*done.changes, *(merge.change for merge in merges)]
+    together = [*done.changes, *(Change("norm", merge.norm, merge.path) for merge in merges)]
     try:
         prove(together)
     except FoldError as error:
@@ -101,11 +92,11 @@ def _merge_those_that_hold(
         if len(merges) == len(together):
             prove([])  # or it is not the norms
         if len(merges) == 1:
-            spoilt[merges[0].norm] = f"merging it fails: {str(error).partition('. ')[0]}"
+            done.spoilt[merges[0].norm] = f"merging it fails: {str(error).partition('. ')[0]}"
             return
         half = len(merges) // 2
         for part in (merges[:half], merges[half:]):
-            _merge_those_that_hold(model, part, done, spoilt, prove)
+            _merge_those_that_hold(model, part, done, prove)
     else:
         done.changes = together
 

@@ -108,8 +108,7 @@ class Proof:
             self.places = self._before_choice(work, folded) if self.exact_error is not None else ()
             if not self.places:
                 raise
-            whole = ran(self.original, self.whole, self.places)
-            inside = Outcome({place: whole.values[place] for place in self.places})
+            inside = ran(self.original, self.whole, self.places).at(self.places)
             self.scaled_error = compare(inside, self.tried, self.whole, advice=advice)
 
     def _hold_exactly(
@@ -125,16 +124,14 @@ class Proof:
         for example, outcome in (self._first, *self._of_another_size):
             on = "" if example is self.small else " on a single image of another size"
             places = [place for place in unchanged(folded, work) if place in outcome.values]
-            wanted = {place: outcome.values[place] for place in (*places, OUTPUT)}
-            expected = comparable(Outcome(wanted), type(self.given).__name__)
+            expected = comparable(outcome.at((*places, OUTPUT)), type(self.given).__name__)
             try:
                 errors.append(compare(expected, work, example, advice=advice, on=on))
             except DifferenceError:
                 early = before_choice(self.exact, example)
                 if not all(any(is_in(item.name, place) for place in early) for item in folded):
                     raise
-                inside = ran(self.exact, example, early).values
-                before = Outcome({place: inside[place] for place in early})
+                before = ran(self.exact, example, early).at(early)
                 errors.append(compare(before, work, example, advice=advice, on=on))
         return max(errors) if self._dtype == torch.float64 else None
 

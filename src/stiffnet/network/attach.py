@@ -13,7 +13,7 @@ from torch import nn
 from stiffnet.attention import ATTENTION, Attention
 from stiffnet.attention.asr import PREFIX, Asr, ConstantGate, asr
 from stiffnet.errors import NoStepsError, StepError, UnknownNameError
-from stiffnet.network.attach_proof import Wish, prove
+from stiffnet.network.attach_proof import prove
 from stiffnet.network.causality import causal_steps
 from stiffnet.network.example import example_for
 from stiffnet.network.gate_memory import Memory, next_call, remember, spelled
@@ -143,13 +143,13 @@ def attach(
     for socket, gate in zip(sockets, gates, strict=True):
         remember(gate, told(socket.name, socket.block))
     calls = read_tokens(model, sockets, gates, call)
-    wishes = [socket.wish(gate) for socket, gate in zip(sockets, gates, strict=True)]
-    plans = _proved(model, sockets, wishes, call)
+    sockets = [socket.calling(gate) for socket, gate in zip(sockets, gates, strict=True)]
+    plans = _proved(model, sockets, call)
     classes = {path: type(model.get_submodule(path)) for path in plans}
     try:
         for socket, gate in zip(sockets, gates, strict=True):
             block = model.get_submodule(socket.block)
-            block.add_module(socket.child, keep_in_python(gate, block))
+            block.add_module(socket.gate.child, keep_in_python(gate, block))
         for path, plan in plans.items():
             put(model.get_submodule(path), plan)
         keep_padded(model)
@@ -158,7 +158,7 @@ def attach(
         for path, own in classes.items():
             model.get_submodule(path).__class__ = own
         for socket in sockets:
-            model.get_submodule(socket.block)._modules.pop(socket.child, None)
+            model.get_submodule(socket.block)._modules.pop(socket.gate.child, None)
         forget_calls(model)
         keep_padded(model)
         raise
@@ -366,16 +366,16 @@ def _check(gate: nn.Module, socket: Socket) -> None:
 
 
 def _proved(
-    model: nn.Module, sockets: Sequence[Socket], wishes: Sequence[Wish], call: Example
+    model: nn.Module, sockets: Sequence[Socket], call: Example
 ) -> dict[str, tuple[Gate, ...]]:
     """Return the gates of every block; raise a StepError if some are not called as wanted."""
     try:
-        return prove(model, wishes, call)
+        return prove(model, sockets, call)
     except Unreadable as first:
         refused = {}
-        for socket, wish in zip(sockets, wishes, strict=True):
+        for socket in sockets:
             try:
-                prove(model, [wish], call)
+                prove(model, [socket], call)
             except Unreadable as reason:
                 kind = type(model.get_submodule(socket.block)).__name__
                 refused[socket.name] = f"{kind}: {reason}"
@@ -384,7 +384,7 @@ def _proved(
                 f"{type(model).__name__} cannot take all these modules: {first}."
             ) from first
         kind = "step" if sockets[0].step else "position"
-        raise StepError(refusal("A module", kind, refused, len(wishes))) from first
+        raise StepError(refusal("A module", kind, refused, len(sockets))) from first
 
 
 def _like(gate: nn.Module, block: nn.Module, model: nn.Module, dtype: torch.dtype | None) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from stiffnet.nested import tensors_in
+from stiffnet.network.gate_places import Socket
 from stiffnet.network.gated_block import gates_of, keep_in_python, put
 from stiffnet.network.method_source import Unreadable
 from stiffnet.network.source_edits import EVERY, Gate, Spot, Turn
@@ -30,25 +31,18 @@ Number = tuple[str, int]
 """Path of a block, and number of an addition of its code in a pass."""
 
 
-@dataclass(frozen=True)
-class Wish:
-    """A gate that is wanted on the rate of some additions of a block."""
-
-    block: str
-    gate: Gate
-    numbers: tuple[int, ...]  # the additions that it is for, in the order of a pass
-
-
-def prove(model: nn.Module, wishes: Iterable[Wish], call: Example) -> dict[str, tuple[Gate, ...]]:
+def prove(
+    model: nn.Module, sockets: Iterable[Socket], call: Example
+) -> dict[str, tuple[Gate, ...]]:
     """Run the network as it is, then with copies in the places of gates; return all blocks' gates.
 
     All passes see the same random numbers. Where a gate is wanted for some turns of a loop only,
     the turns are found here. The network is left as it was. Raises Unreadable if a gate would not
     be called as it should.
     """
-    by_block: dict[str, list[Wish]] = defaultdict(list)
-    for wish in wishes:
-        by_block[wish.block].append(wish)
+    by_block: dict[str, list[Socket]] = defaultdict(list)
+    for socket in sockets:
+        by_block[socket.block].append(socket)
     with plain_run(model):
         expected = [tensor.clone() for tensor in tensors_in(call.on(model))]
     with plain_run(model), _probed(model, by_block) as probes:
@@ -69,7 +63,7 @@ def prove(model: nn.Module, wishes: Iterable[Wish], call: Example) -> dict[str, 
         raise Unreadable("its code goes another way, without the module, when it is not watched")
     for probe, count in zip(probes, calls, strict=True):
         del probe.calls[count:]
-        if probe.spot.kind != "addition" and count != watch.calls[probe.block]:
+        if probe.spot.kind != "addition" and count != watch.counts[probe.block, "call"]:
             raise Unreadable("its code runs its children one by one, and the module with them")
     turns = _turns(probes, watch.added)
     results = (list(tensors_in(result)), list(tensors_in(again)))
@@ -130,28 +124,28 @@ class _Probe(nn.Module):
 
 
 @contextmanager
-def _probed(model: nn.Module, wishes: Mapping[str, list[Wish]]) -> Iterator[list[_Probe]]:
+def _probed(model: nn.Module, sockets: Mapping[str, list[Socket]]) -> Iterator[list[_Probe]]:
     """Put probes into blocks: one for each expression, whatever is wanted there."""
     probes: list[_Probe] = []
-    classes = {path: type(model.get_submodule(path)) for path in wishes}
+    classes = {path: type(model.get_submodule(path)) for path in sockets}
     names: list[tuple[str, str]] = []
     try:
-        for path, asked in wishes.items():
+        for path, asked in sockets.items():
             block = model.get_submodule(path)
-            by_spot: dict[Spot, list[Wish]] = defaultdict(list)
-            for wish in asked:
-                every = None if wish.gate.spot.loop is None else EVERY
-                by_spot[replace(wish.gate.spot, loop=every)].append(wish)
+            by_spot: dict[Spot, list[Socket]] = defaultdict(list)
+            for socket in asked:
+                every = None if socket.gate.spot.loop is None else EVERY
+                by_spot[replace(socket.gate.spot, loop=every)].append(socket)
             gates = list(gates_of(block))
             for probed, (spot, group) in enumerate(by_spot.items()):
                 name = f"_probe_{probed}"
-                numbers = {number for wish in group for number in wish.numbers}
+                numbers = {number for socket in group for number in socket.numbers}
                 if len(group) > 1 and spot.loop is None:
                     raise Unreadable(_SEVERAL)
                 probes.append(_Probe(path, spot, numbers))
                 block._modules[name] = keep_in_python(probes[-1], block)
                 names.append((path, name))
-                with_state = any(wish.gate.with_state for wish in group)
+                with_state = any(socket.gate.with_state for socket in group)
                 gates.append(Gate(name, 0, spot, with_state))
             put(block, tuple(gates))
         yield probes
@@ -213,19 +207,19 @@ _SEVERAL = (
 
 
 def _placed(
-    path: str, asked: list[Wish], turns: dict[Number, Turn], probes: list[_Probe]
+    path: str, asked: list[Socket], turns: dict[Number, Turn], probes: list[_Probe]
 ) -> Iterator[Gate]:
     taken: set[Spot] = set()
-    for wish in asked:
-        spot, seen = wish.gate.spot, tuple[Turn, ...]()
+    for socket in asked:
+        spot, seen = socket.gate.spot, tuple[Turn, ...]()
         if spot.loop is not None:
             calls = [probe.calls for probe in probes if probe.block == path and probe.spot == spot]
             seen = tuple(dict.fromkeys(turn for each in calls for _, _, turn in each))
-            own = {turns[path, number] for number in wish.numbers}
+            own = {turns[path, number] for number in socket.numbers}
             if len(own) != 1:
                 raise Unreadable("its loops do not take the same turns in every call")
             spot = replace(spot, loop=own.pop())
         if spot in taken:
             raise Unreadable(_SEVERAL)
         taken.add(spot)
-        yield replace(wish.gate, spot=spot, turns=seen)
+        yield replace(socket.gate, spot=spot, turns=seen)

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,10 @@ class LightningAttachment:
         """
         super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
         network, record = _network(self), checkpoint.get(KEY)
+        parts = {part for name in checkpoint.get("state_dict", {}) for part in name.split(".")}
         if record is not None:
             reattach(network, record, example=self.example_input_array)
-        elif attached(network) or _has_gates(checkpoint.get("state_dict", {})):
+        elif attached(network) or any(part.startswith(CHILD) for part in parts):
             raise CheckpointError(
                 f"The checkpoint has no `{KEY}`, so it is not known what was attached. Derive the "
                 "module that saves from `stiffnet.LightningAttachment`, and save it again."
@@ -99,10 +99,6 @@ class LightningAttachment:
 def _network(module: object) -> nn.Module:
     assert isinstance(module, nn.Module), "a mix-in of a LightningModule"
     return module
-
-
-def _has_gates(state: Mapping[str, Any]) -> bool:
-    return any(part.startswith(CHILD) for name in state for part in name.split("."))
 
 
 def _tensors(folder: Path, names: list[str]) -> dict[str, Tensor]:

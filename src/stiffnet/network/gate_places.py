@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped
-from stiffnet.network.attach_proof import Wish
 from stiffnet.network.channel_axis import LARGER, channel_axis, steady_axis
 from stiffnet.network.gated_block import gate_name, gates_of, original_class
-from stiffnet.network.method_source import Method, Unreadable, method_of, owner_of
+from stiffnet.network.method_source import Method, Unreadable, method_of
 from stiffnet.network.positions import Position
 from stiffnet.network.source_edits import EVERY, Gate, Spot, loops_around
 from stiffnet.network.where import Where, chosen
@@ -31,12 +30,10 @@ class Socket:
 
     name: str  # of the step or position
     block: str  # path of the module that gets the gate as a child
-    child: str  # what the gate will be called there
-    nth: int  # which of the block's steps it is
+    gate: Gate  # what it will be called there, and where in the code
     group: int  # its stage; for positions, the run of maps of one shape
     shape: tuple[int, ...]  # of the rate, batch axis first
     axis: int  # of the channels
-    spot: Spot
     numbers: tuple[int, ...] = ()  # its additions in a pass; several if its block runs repeatedly
     step: Step | None = None
     dtype: torch.dtype | None = None  # of the rate; None where the block's weights tell
@@ -46,10 +43,10 @@ class Socket:
         """Width of the rate."""
         return self.shape[self.axis]
 
-    def wish(self, gate: nn.Module) -> Wish:
-        """Ask for a gate here."""
-        with_state = bool(getattr(gate, "needs_state", False))
-        return Wish(self.block, Gate(self.child, self.nth, self.spot, with_state), self.numbers)
+    def calling(self, module: nn.Module) -> "Socket":
+        """Let this module be called here, with the state too if it needs that."""
+        with_state = bool(getattr(module, "needs_state", False))
+        return replace(self, gate=replace(self.gate, with_state=with_state))
 
 
 def step_sockets(
@@ -66,12 +63,15 @@ def step_sockets(
     refused: dict[str, str] = {}
     for path in paths:
         own = [step for step in found if step.module == path]
-        for group in _steps_by_place(own, met):
-            asked = [step for step in group.steps if step in wanted]
+        for nth, (steps, repeated) in enumerate(_steps_by_place(own, met)):
+            asked = [step for step in steps if step in wanted]
             if not asked:
                 continue
             try:
-                socket = _socket(model, group, asked, met, grown)
+                if len(asked) < len(steps):
+                    names = ", ".join(repr(other.name) for other in steps)
+                    raise Unreadable(f"it runs several times, so that {names} go together")
+                socket = _socket(model, steps, nth, met, grown, repeated=repeated)
                 sockets[socket.name] = socket
             except Unreadable as reason:
                 kind = type(model.get_submodule(path)).__name__
@@ -96,18 +96,11 @@ def _met_on_more(model: nn.Module, paths: list[str], call: Example) -> _Addition
     return {}
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Steps that one expression of a block takes: one, or several where it runs several times."""
+def _steps_by_place(own: Sequence[Step], met: _Additions) -> Iterator[tuple[list[Step], bool]]:
+    """Group the steps of a block by the expression in which they add, and its turn in a call.
 
-    nth: int
-    steps: list[Step]
-    repeated: bool
-    """The expression runs several times in one call of the block, and this is one of them."""
-
-
-def _steps_by_place(own: Sequence[Step], met: _Additions) -> Iterator[_Group]:
-    """Group the steps of a block by the expression in which they add, and its turn in a call."""
+    With each group goes whether the expression runs several times in one call of the block.
+    """
     turns: Counter[Any] = Counter()
     groups: dict[Any, list[Step]] = defaultdict(list)
     for step in own:
@@ -117,25 +110,28 @@ def _steps_by_place(own: Sequence[Step], met: _Additions) -> Iterator[_Group]:
         groups[lines or step.name, turns[key]].append(step)
         turns[key] += 1
     often = {lines for (lines, _), count in turns.items() if count > 1}
-    for nth, ((lines, _), steps) in enumerate(groups.items()):
-        yield _Group(nth, steps, lines in often)
+    for (lines, _), steps in groups.items():
+        yield steps, lines in often
 
 
 def _socket(
-    model: nn.Module, group: _Group, asked: list[Step], met: _Additions, grown: _Additions
+    model: nn.Module,
+    steps: list[Step],
+    nth: int,
+    met: _Additions,
+    grown: _Additions,
+    *,
+    repeated: bool,
 ) -> Socket:
-    """Look at the place of a step; raise Unreadable if it cannot take a gate."""
-    step = group.steps[0]
-    if len(asked) < len(group.steps):
-        names = ", ".join(repr(other.name) for other in group.steps)
-        raise Unreadable(f"it runs several times, so that {names} go together")
-    if len({other.increment_at.operand for other in group.steps}) > 1:
+    """Look at the place of the nth steps of a block; raise Unreadable if it cannot take a gate."""
+    step = steps[0]
+    if len({other.increment_at.operand for other in steps}) > 1:
         raise Unreadable("it runs several times, with the state now left and now right of the sum")
     if step.increment_at.axis != 0:
         raise Unreadable("its first axis does not count the samples")
     block = model.get_submodule(step.module)
     at = (step.module, step.increment_at.number)
-    spot = _spot(block, step, met.get(at), repeated=group.repeated)
+    spot = _spot(block, step, met.get(at), repeated=repeated)
     shape = met[at].shapes[spot.operand]
     larger = grown.get(at)
     if larger is not None and larger.lines != met[at].lines:  # the code went another way there
@@ -143,13 +139,11 @@ def _socket(
     return Socket(
         name=step.name,
         block=step.module,
-        child=child_name(block, group.nth),
-        nth=group.nth,
+        gate=Gate(child_name(block, nth), nth, spot),
         group=step.stage,
         shape=shape,
         axis=_axis(model, step, shape, larger),
-        spot=spot,
-        numbers=tuple(other.increment_at.number for other in group.steps),
+        numbers=tuple(other.increment_at.number for other in steps),
         step=step,
         dtype=met[at].dtypes[spot.operand],
     )
@@ -257,16 +251,16 @@ def _at(position: Position, block: nn.Module, shape: Any, before: list[Socket]) 
     if len(shape) < 3:
         raise Unreadable("what is there is not a batch of maps")
     last = before[-1] if before else None
-    depth = owner_of(original_class(block), "forward")
+    bases = original_class(block).__mro__
+    depth = next(i for i, base in enumerate(bases) if "forward" in base.__dict__)
+    spot = Spot(depth, "forward", "result" if position.side == "output" else "argument")
     return Socket(
         name=position.name,
         block=position.name,
-        child=child_name(block, 0),
-        nth=0,
+        gate=Gate(child_name(block, 0), 0, spot),
         group=0 if last is None else last.group + (last.shape != shape),
         shape=shape,
         axis=channel_axis(shape, [block]) or 1,
-        spot=Spot(depth, "forward", "result" if position.side == "output" else "argument"),
     )
 
 

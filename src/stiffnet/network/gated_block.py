@@ -169,7 +169,7 @@ def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, typ
         )
     plan = Plan(gates)
     methods = [method_of_class(original, *key) for key in plan.methods]
-    plan = replace(plan, sources=tuple(_digest(method.text) for method in methods))
+    plan = replace(plan, sources=tuple(_digest(method.source) for method in methods))
     made = _MADE.get((original, plan))
     if made is None:
         try:

@@ -20,9 +20,10 @@ SAFE, OTHER = ("*.safetensors*",), ("*.bin", "*.bin.index.json")  # the latter i
 
 def is_on_hub(spec: str | os.PathLike[str]) -> bool:
     """Whether something is meant to be on the hub: by its prefix, or ``ORG/NAME`` and no path."""
-    if not isinstance(spec, str):
-        return False
-    return spec.startswith(HUB) or (bool(ID.fullmatch(spec)) and not _is_path(spec))
+    if not isinstance(spec, str) or spec.startswith(HUB):
+        return isinstance(spec, str)
+    is_path = os.path.lexists(spec) or spec.startswith((".", "~")) or Path(spec).is_absolute()
+    return bool(ID.fullmatch(spec)) and not is_path
 
 
 def hub_folder(spec: str) -> Path:
@@ -77,7 +78,3 @@ def _not_there(spec: str, name: str, error: Exception) -> CheckpointError | Stor
         f"{spec} is neither a path nor can it be downloaded from the Hugging Face hub: {reason}. "
         "Check the path, or connect this machine to the network."
     )
-
-
-def _is_path(spec: str) -> bool:
-    return os.path.lexists(spec) or spec.startswith((".", "~")) or Path(spec).is_absolute()

@@ -1,6 +1,6 @@
 """The source of one method: its text, the additions in it, and the method made of a changed text.
 
-A method is found by the code that ran. Its text is compiled again, unchanged, and must give that
+A method is found by the code that ran. Its file is compiled again, unchanged, and must give that
 same code: a file that was edited after it was imported, or code that a tool has rewritten, is told
 by that. The changed method shares globals, closure and defaults with the old one.
 """
@@ -9,7 +9,6 @@ import __future__
 
 import ast
 import functools
-import inspect
 import linecache
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -42,14 +41,13 @@ class Method:
     owner: type[nn.Module]  # the class in whose body it is
     name: str
     function: FunctionType  # without its decorators
-    text: str  # its lines at their places in the file, behind headers for what is around them
-    shift: int  # how many lines lower it is in the text than in its file
+    tree: ast.FunctionDef  # its syntax
+    text: str  # of its file, where the functions and classes that it is not in are empty lines
 
-    @functools.cached_property
-    def tree(self) -> ast.FunctionDef:
-        """Its syntax."""
-        name, parts = self.function.__code__.co_name, ast.walk(ast.parse(self.text))
-        return next(n for n in parts if isinstance(n, ast.FunctionDef) and n.name == name)
+    @property
+    def source(self) -> str:
+        """Its own part of the text."""
+        return "".join(lines_of(self.text)[_first_line(self.tree) - 1 : self.tree.end_lineno])
 
     @functools.cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
@@ -78,7 +76,6 @@ class Method:
 
     def addition_at(self, start: Place, end: Place) -> int:
         """Return the number of the addition at a place in the file, or raise Unreadable."""
-        start, end = (start[0] + self.shift, start[1]), (end[0] + self.shift, end[1])
         for number, node in enumerate(self.additions):
             # Python moves the beginning of a call that is spread over lines, never its end
             same_start = isinstance(node, ast.Call) or begin(node) == start
@@ -93,8 +90,6 @@ class Method:
         code = _code(text, filename, old.__code__)
         linecache.cache[filename] = (len(text), None, lines_of(text), filename)
         cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
-        if "__class__" in code.co_freevars and "__class__" not in cells:
-            raise Unreadable("its code would need its class")
         closure = tuple(cells[name] for name in code.co_freevars)
         new = FunctionType(code, old.__globals__, old.__name__, old.__defaults__, closure)
         new.__kwdefaults__ = old.__kwdefaults__
@@ -111,8 +106,10 @@ def method_of(kind: type[nn.Module], code: CodeType) -> Method | None:
     """
     for owner in kind.__mro__:
         for name, value in owner.__dict__.items():
-            function = _unwrapped(value, code)
-            if function is not None and function is _innermost(value, name):
+            function = _innermost(value, name)
+            if function is None or not _holds(value, function):
+                continue
+            if any(code is part for part in _nested(function.__code__)):
                 return _read(owner, name, function)
     return None
 
@@ -129,11 +126,6 @@ def method_of_class(kind: type[nn.Module], depth: int, name: str) -> Method:
     return _read(owner, name, function)
 
 
-def owner_of(kind: type[nn.Module], name: str) -> int:
-    """At which depth of its method resolution order a class finds an attribute."""
-    return next(i for i, owner in enumerate(kind.__mro__) if name in owner.__dict__)
-
-
 def _innermost(value: Any, name: str) -> FunctionType | None:
     """A method without its decorators."""
     if not isinstance(value, FunctionType):
@@ -143,14 +135,12 @@ def _innermost(value: Any, name: str) -> FunctionType | None:
     return _innermost(own[0], name) if own else value
 
 
-def _unwrapped(value: Any, code: CodeType, depth: int = 8) -> FunctionType | None:
-    """The function that has `code`, or one inside it, in a method and its decorators."""
+def _holds(value: Any, function: FunctionType, depth: int = 8) -> bool:
+    """Whether a value is a function, or a decorator's around it."""
     if not isinstance(value, FunctionType) or depth == 0:
-        return None
-    if any(code is part for part in _nested(value.__code__)):
-        return value
-    found = (_unwrapped(content, code, depth - 1) for content in _closed_over(value))
-    return next((function for function in found if function is not None), None)
+        return False
+    inside = _closed_over(value)
+    return value is function or any(_holds(part, function, depth - 1) for part in inside)
 
 
 def _closed_over(function: FunctionType) -> Iterator[Any]:
@@ -185,8 +175,8 @@ def _rewrapped(
         if id(content) in copies:
             cells.append(copies[id(content)])
             continue
-        holds = content is old or _unwrapped(content, old.__code__) is old
-        cells.append(CellType(_rewrapped(content, old, new, copies)) if holds else cell)
+        inside = _holds(content, old)
+        cells.append(CellType(_rewrapped(content, old, new, copies)) if inside else cell)
     made = FunctionType(
         value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
     )
@@ -205,89 +195,56 @@ def _read(owner: type[nn.Module], name: str, function: FunctionType) -> Method:
         raise Unreadable(f"the source of {code.co_qualname} cannot be found")
     try:
         tree = _parsed("".join(lines))
-        definition, around = _find(tree, code)
+        definition = next((n for n in ast.walk(tree) if _defines(n, code)), None)
+        if not isinstance(definition, ast.FunctionDef):
+            raise Unreadable(f"{code.co_qualname} is not where its file has it")
+        text = _without_others(tree, lines, definition)
+        same = _same(_code(text, "<unchanged>", code), code)
     except SyntaxError as error:
         raise Unreadable(f"the source of {code.co_qualname} cannot be read") from error
-    if definition is None:
-        raise Unreadable(f"{code.co_qualname} is not where its file has it")
-    first = _first_line(definition)
-    body = lines[first - 1 : definition.end_lineno]
-    indent = len(body[0]) - len(body[0].lstrip())
-    headers = [*_imports(tree, body), *_headers(code, around, indent)]
-    room = max(first - 1 - len(headers), 0)
-    text = "\n" * room + "".join(headers) + "".join(body)
-    shift = room + len(headers) - (first - 1)
-    if not _same(_code(text, "<unchanged>", code), code):
+    if not same:
         raise Unreadable(
             f"the source of {code.co_qualname} is not what runs (it was edited since it was "
             "imported, or a tool has rewritten it)"
         )
-    return Method(owner, name, function, text, shift)
+    return Method(owner, name, function, definition, text)
 
 
 _parsed = functools.lru_cache(maxsize=64)(ast.parse)
 
 
-def _find(tree: ast.Module, code: CodeType) -> tuple[ast.FunctionDef | None, str | None]:
-    """A function's definition by name and first line, and the name of the class around it."""
-    stack: list[tuple[ast.AST, str | None]] = [(tree, None)]
-    while stack:
-        node, around = stack.pop()
-        if (
-            isinstance(node, ast.FunctionDef)
-            and node.name == code.co_name
-            and _first_line(node) == code.co_firstlineno
-        ):
-            return node, around
-        inside = node.name if isinstance(node, ast.ClassDef) else around
-        stack.extend((child, inside) for child in ast.iter_child_nodes(node))
-    return None, None
+def _defines(node: ast.AST, code: CodeType) -> bool:
+    """Whether a function's definition is that of some code, by name and first line."""
+    place = (code.co_name, code.co_firstlineno)
+    return isinstance(node, ast.FunctionDef) and (node.name, _first_line(node)) == place
 
 
-def _first_line(definition: ast.FunctionDef) -> int:
+def _first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     return min([definition.lineno, *(part.lineno for part in definition.decorator_list)])
 
 
-def _imports(tree: ast.Module, body: Sequence[str]) -> Iterator[str]:
-    """Say which names of a method are imported: Python compiles their calls in another way."""
-    used = set(re.findall(r"\w+", "".join(body)))
-    names = [name for name in _imported(tree) if name in used]
-    if names:
-        yield f"import {', '.join(f'_ as {name}' for name in names)}\n"
+def _without_others(tree: ast.Module, lines: Sequence[str], definition: ast.FunctionDef) -> str:
+    """A file without its functions and classes, but for the one that a definition is in.
 
-
-def _imported(node: ast.AST) -> Iterator[str]:
-    """Names that the imports of a file bind in the file itself, not in functions or classes."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            for alias in child.names:
-                yield alias.asname or alias.name.partition(".")[0]
-        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from _imported(child)
-
-
-def _headers(code: CodeType, around: str | None, indent: int) -> list[str]:
-    """Lines to put before a method, so that its names mean what they mean in its file."""
-    free = [name for name in code.co_freevars if not (name == "__class__" and around)]
-    headers = []
-    if code.co_flags & inspect.CO_NESTED:
-        headers.append(f"def _around({', '.join(free)}):\n")
-    if around:
-        headers.append(f"{' ' * len(headers)}class {around}:\n")
-    if indent < len(headers):
-        raise Unreadable(f"the source of {code.co_qualname} is not indented as usual")
-    if indent and not headers:  # in an ``if``, say
-        headers.append("if True:\n")
-    return headers
+    What is around it decides what its names mean and, for imported ones, how Python calls them.
+    """
+    kept = list(lines)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            first, last = _first_line(node), node.end_lineno or node.lineno
+            if not first <= definition.lineno <= last:
+                kept[first - 1 : last] = ["\n"] * (last - first + 1)
+    return "".join(kept)
 
 
 def _code(text: str, filename: str, like: CodeType) -> CodeType:
-    """Compile a text, and take the code of the function out that is called as another is."""
-    flags = 0
+    """Compile a text, and take the code of the function out that is where another is."""
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as in notebooks
     for name in __future__.all_feature_names:
         flags |= like.co_flags & getattr(__future__, name).compiler_flag
     whole = compile(text, filename, "exec", flags=flags, dont_inherit=True)
-    return next(code for code in _nested(whole) if code.co_name == like.co_name)
+    place = (like.co_name, like.co_firstlineno)
+    return next(code for code in _nested(whole) if (code.co_name, code.co_firstlineno) == place)
 
 
 def _same(one: Any, other: Any) -> bool:

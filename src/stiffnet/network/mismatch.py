@@ -30,13 +30,6 @@ class Difference:
         return bool(self.missing or self.unexpected or self.unfit)
 
 
-def other_outputs(model: nn.Module, difference: Difference) -> int | None:
-    """How many outputs a file's network has, if that is all that differs; else None."""
-    if difference.missing or difference.unexpected:
-        return None
-    return _outputs(model, difference)
-
-
 def likely_cause(model: nn.Module, difference: Difference, *, folded: bool) -> str:
     """Say what a file is, and what to do, as a clause; where nothing tells, only the latter."""
     if any(AUTHORS_GATE in f".{name}" for name in difference.unexpected):
@@ -54,7 +47,7 @@ def likely_cause(model: nn.Module, difference: Difference, *, folded: bool) -> s
             )
         else:
             causes.append("it looks like the network without attention, so leave `attention` out")
-    outputs, head = _outputs(model, difference), _head(model)
+    outputs, head = head_outputs(model, difference), _head(model)
     if outputs is not None:
         causes.append(
             f"its classifier has {outputs:,} outputs, so give `--num-classes {outputs}`, in "
@@ -126,7 +119,7 @@ def _other_shapes(difference: Difference, tensors: int, common: float) -> str:
     return ""
 
 
-def _outputs(model: nn.Module, difference: Difference) -> int | None:
+def head_outputs(model: nn.Module, difference: Difference) -> int | None:
     """How many outputs a file's classifier has, if all that does not fit differs in that alone."""
     head = _head(model)
     unfit = [name for name in difference.unfit if _module(name) in head]

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from torch import nn
@@ -96,24 +97,19 @@ def _is_mobilenet_v1(model: nn.Module) -> bool:
     )
 
 
-def _before(model: nn.Module, kind: str, *parts: str) -> Iterator[Position]:
+def _before(kind: str, parts: Iterable[str], model: nn.Module) -> Iterator[Position]:
     """Before some parts of every block of a class."""
     for path, block in model.named_modules():
         if type(block).__name__ == kind:
             yield from (Position(f"{path}.{part}", "input") for part in parts)
 
 
-def _in_repvgg(model: nn.Module) -> Iterator[Position]:
-    """Between the sum of the branches and the activation of every block."""
-    return _before(model, "RepVggBlock", "act")
-
-
-def _in_mobilenet_v1(model: nn.Module) -> Iterator[Position]:
-    """Between norm and activation, behind both convolutions of every block."""
-    return _before(model, "DepthwiseSeparableConv", "bn1.act", "bn2.act")
-
+_IN_REPVGG = partial(_before, "RepVggBlock", ("act",))
+"""Between the sum of the branches and the activation of every block."""
+_IN_MOBILENET_V1 = partial(_before, "DepthwiseSeparableConv", ("bn1.act", "bn2.act"))
+"""Between norm and activation, behind both convolutions of every block."""
 
 register_positions("VGG", _before_activations)
 register_positions("ShuffleNetV2", _in_shufflenet)
-register_positions(lambda model: any(_in_repvgg(model)), _in_repvgg)
-register_positions(_is_mobilenet_v1, _in_mobilenet_v1)
+register_positions(lambda model: any(_IN_REPVGG(model)), _IN_REPVGG)
+register_positions(_is_mobilenet_v1, _IN_MOBILENET_V1)

@@ -5,6 +5,7 @@ evaluated, and in which order, does not change but for the calls of the gates.
 """
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,10 @@ from stiffnet.network.method_source import (
 )
 
 Kind = Literal["addition", "result", "argument"]
+Span = tuple[int, int]
 
+_SPACE = rb"(?:[\s\\]|#[^\n]*+)*+"  # and comments
+_SIGN = re.compile(rb"((?:%b\))*+)%b([+-])=?%b" % ((_SPACE,) * 3))
 
 Turn = tuple[int | str, ...]
 """Of every loop around an addition: the path of the layer that it has come to, or a number."""
@@ -59,8 +63,7 @@ class _Text:
     """A text and what is to be put into it."""
 
     lines: list[bytes]
-    _put: list[tuple[int, tuple[int, ...], str]] = field(default_factory=list)
-    _cut: list[tuple[int, int]] = field(default_factory=list)
+    _edits: list[tuple[int, tuple[int, ...], str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.whole = b"".join(self.lines)
@@ -68,24 +71,32 @@ class _Text:
     def at(self, place: Place) -> int:
         return sum(map(len, self.lines[: place[0] - 1])) + place[1]
 
+    def span(self, node: ast.AST) -> Span:
+        return self.at(begin(node)), self.at(stop(node))
+
+    def sides(self, node: ast.BinOp | ast.AugAssign) -> tuple[Span, int, Span]:
+        """Both sides of a sum, with their parentheses, and where its sign is between them."""
+        left = node.left if isinstance(node, ast.BinOp) else node.target
+        found = _SIGN.match(self.whole, self.at(stop(left)))
+        assert found is not None
+        start, end = self.span(node)
+        return (start, found.end(1)), found.start(2), (found.end(), end)
+
     def wrap(self, start: int, end: int, before: str, behind: str) -> None:
         """Put something around a stretch; around what is put around parts of it."""
-        size = end - start
-        self._put.append((start, (1, -size, -len(self._put)), before))
-        self._put.append((end, (0, size, len(self._put)), behind))
+        size, number = end - start, len(self._edits)
+        self._edits.append((start, (1, -size, -number), before, start))
+        self._edits.append((end, (0, size, number), behind, end))
 
     def cut(self, start: int, end: int) -> None:
-        self._cut.append((start, end))
+        self._edits.append((start, (0, 0, -1), "", end))
 
     def result(self) -> str:
-        whole = self.whole
         parts, position = [], 0
-        events = [(at, order, text.encode(), at) for at, order, text in self._put]
-        events += [(start, (0, 0, -1), b"", end) for start, end in self._cut]
-        for at, _, text, resume in sorted(events, key=lambda event: event[:2]):
-            parts += [whole[position:at], text]
+        for at, _, text, resume in sorted(self._edits):
+            parts += [self.whole[position:at], text.encode()]
             position = max(position, resume)
-        return b"".join([*parts, whole[position:]]).decode()
+        return b"".join([*parts, self.whole[position:]]).decode()
 
 
 def with_gates(method: Method, gates: Sequence[Gate]) -> str:
@@ -150,8 +161,7 @@ class _Call:
 
 def _gate_sum(text: _Text, method: Method, node: ast.BinOp, operand: int, call: _Call) -> None:
     """Gate one side of ``left + right``."""
-    sign = _operator(text, text.at(stop(node.left)))
-    left, right = _sides(text, node, sign)
+    left, sign, right = text.sides(node)
     state, name = (node.left, node.right)[1 - operand], call.temporary
     if not call.with_state or isinstance(state, ast.Name):
         name = state.id if isinstance(state, ast.Name) else ""
@@ -194,41 +204,9 @@ def _head(text: _Text, method: Method, node: ast.BinOp) -> str | None:
     return head.decode()
 
 
-def _operator(text: _Text, position: int) -> int:
-    """Where the sign of a sum is, behind its left side, parentheses and comments."""
-    while text.whole[position : position + 1] not in (b"+", b"-"):
-        position = _next(text, position)
-    return position
-
-
-def _next(text: _Text, position: int) -> int:
-    """The next byte that is in no comment."""
-    if text.whole[position : position + 1] == b"#":
-        return text.whole.index(b"\n", position)
-    return position + 1
-
-
-def _sides(text: _Text, node: ast.BinOp, sign: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Both sides of a sum, with their parentheses."""
-    position = behind = text.at(stop(node.left))
-    while position < sign:
-        if text.whole[position : position + 1] == b")":
-            behind = position + 1
-        position = _next(text, position)
-    right = _after_space(text, sign + 1)
-    return (text.at(begin(node)), behind), (right, text.at(stop(node)))
-
-
-def _after_space(text: _Text, position: int) -> int:
-    while text.whole[position : position + 1] in (b" ", b"\t", b"\n", b"\r", b"\\", b"#"):
-        position = _next(text, position)
-    return position
-
-
 def _gate_augmented(text: _Text, node: ast.AugAssign, operand: int, call: _Call) -> None:
     """Gate the value or the target of ``target += value``."""
-    start, end = text.at(begin(node)), text.at(stop(node))
-    value = _after_space(text, _operator(text, text.at(stop(node.target))) + 2)
+    (start, _), _, (value, end) = text.sides(node)
     target = ast.unparse(node.target)
     if (operand == 0 or call.with_state) and not _plain(node.target):
         raise Unreadable(f"its addition is to {target!r}; add to a variable")
@@ -271,17 +249,16 @@ def _gate_call(text: _Text, method: Method, node: ast.Call, operand: int, call: 
             name = state.id
         elif operand == 1:
             name = call.temporary
-            text.wrap(text.at(begin(state)), text.at(stop(state)), f"({name} := ", ")")
+            text.wrap(*text.span(state), f"({name} := ", ")")
         else:
             raise Unreadable("its addition computes the state behind the rate; use a variable")
-    start, end = text.at(begin(rate)), text.at(stop(rate))
-    statement, written = method.parents[node], rate
-    if operand == 1 or not isinstance(written, ast.Name) or not isinstance(statement, ast.Expr):
-        text.wrap(start, end, call.before(), call.behind(name))
+    statement = method.parents[node]
+    if operand == 1 or not isinstance(rate, ast.Name) or not isinstance(statement, ast.Expr):
+        text.wrap(*text.span(rate), call.before(), call.behind(name))
         return
     # the sum is written into the rate, which the code goes on with
-    gated = f"{written.id} = {call.before()}{written.id}{call.behind(name)}; "
-    text.wrap(text.at(begin(statement)), text.at(stop(statement)), gated, "")
+    gated = f"{rate.id} = {call.before()}{rate.id}{call.behind(name)}; "
+    text.wrap(*text.span(statement), gated, "")
 
 
 def _operands(node: ast.Call) -> tuple[ast.expr, ast.expr]:
@@ -311,8 +288,8 @@ def loops_around(method: Method, node: ast.AST) -> list[ast.AST]:
 def _count(text: _Text, loop: ast.AST, name: str, owner: str) -> None:
     """Make a loop keep in a variable which turn it takes."""
     target, over = loop.target, loop.iter  # type: ignore[attr-defined]
-    text.wrap(text.at(begin(target)), text.at(stop(target)), f"{name}, (", ")")
-    text.wrap(text.at(begin(over)), text.at(stop(over)), f"{owner}.in_turns(", ")")
+    text.wrap(*text.span(target), f"{name}, (", ")")
+    text.wrap(*text.span(over), f"{owner}.in_turns(", ")")
 
 
 def _gate_results(text: _Text, method: Method, call: _Call) -> None:
@@ -323,8 +300,10 @@ def _gate_results(text: _Text, method: Method, call: _Call) -> None:
         raise Unreadable("it does not return one value")
     for node in own:
         assert node.value is not None
-        start = _after_space(text, text.at(begin(node)) + len("return"))
-        text.wrap(start, text.at(stop(node)), call.before(), call.behind(""))
+        start, end = text.span(node)
+        word = re.compile(b"return" + _SPACE).match(text.whole, start)
+        assert word is not None
+        text.wrap(word.end(), end, call.before(), call.behind(""))
 
 
 def _gate_argument(text: _Text, method: Method, call: _Call) -> None:
@@ -336,27 +315,26 @@ def _gate_argument(text: _Text, method: Method, call: _Call) -> None:
     body = method.tree.body
     is_text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
     first = body[1] if is_text and len(body) > 1 else body[0]
-    start = text.at(begin(first))
+    start, end = text.span(first)
     indent = text.whole[text.at((first.lineno, 0)) : start].decode()
     if indent.strip():
         raise Unreadable("its code is on one line")
     gated = f"{name} = {call.before()}{name}{call.behind('')}\n{indent}"
-    text.wrap(start, text.at(stop(first)), gated, "")
+    text.wrap(start, end, gated, "")
 
 
 def _watch(text: _Text, method: Method, node: ast.expr | ast.stmt) -> None:
     """Have an addition on another way checked, which would pass the gates over."""
-    owner, end = method.self_name, text.at(stop(node))
+    check = f"{method.self_name}.not_elsewhere("
     if isinstance(node, ast.AugAssign):
-        value = _after_space(text, _operator(text, text.at(stop(node.target))) + 2)
         state = ast.unparse(node.target) if _plain(node.target) else "None"
-        text.wrap(value, end, f"{owner}.not_elsewhere(", f", {state})")
+        text.wrap(*text.sides(node)[2], check, f", {state})")
     elif isinstance(node, ast.BinOp):
-        left, right = _sides(text, node, _operator(text, text.at(stop(node.left))))
+        left, _, right = text.sides(node)
         if isinstance(node.right, ast.Name) and not isinstance(node.left, ast.Name):
-            text.wrap(*left, f"{owner}.not_elsewhere(", f", {node.right.id})")
+            text.wrap(*left, check, f", {node.right.id})")
         else:
             state = node.left.id if isinstance(node.left, ast.Name) else "None"
-            text.wrap(*right, f"{owner}.not_elsewhere(", f", {state})")
+            text.wrap(*right, check, f", {state})")
     else:
-        text.wrap(text.at(begin(node)), end, f"{owner}.not_elsewhere(", ")")
+        text.wrap(*text.span(node), check, ")")

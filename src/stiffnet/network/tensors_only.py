@@ -87,7 +87,9 @@ def main(file: str, folder: str) -> None:
         needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         if needed > most:
             raise MemoryError
-        named = {str(number): _own(tensor) for number, tensor in enumerate(tensors)}
+        plain = torch.contiguous_format  # in memory of its own, as safetensors wants it
+        copies = (tensor.detach().clone(memory_format=plain) for tensor in tensors)
+        named = {str(number): tensor for number, tensor in enumerate(copies)}
         safetensors.torch.save_file(named, target / TENSORS)
         answer = {"content": content}
     except NotPlain as error:
@@ -143,11 +145,6 @@ def _is_storable(value: Tensor) -> bool:
         and not value.is_quantized
         and value.dtype != torch.complex128
     )
-
-
-def _own(value: Tensor) -> Tensor:
-    """The tensor's numbers in memory of their own, as safetensors wants them."""
-    return value.detach().clone(memory_format=torch.contiguous_format)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, UnsafeFileError
 from stiffnet.files import read_file
-from stiffnet.network.mismatch import Difference, likely_cause, other_outputs
+from stiffnet.network.mismatch import Difference, head_outputs, likely_cause
 from stiffnet.network.model_folder import FOLDED, ORIGIN, same_tensors
 from stiffnet.network.shards import read_shards, weights_in_folder
 from stiffnet.network.state_dicts import StateDict, chosen_state_dict
@@ -107,7 +107,8 @@ def fill(model: nn.Module, state: StateDict, *, optional: Collection[str] = ()) 
 
 def outputs_of(model: nn.Module, state: StateDict) -> int | None:
     """How many outputs the network of a state dict has, if `model` differs in that alone."""
-    return other_outputs(model, _best(model, state).difference)
+    fit = _best(model, state)
+    return head_outputs(model, fit.difference) if fit.named() else None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from stiffnet.trajectory.batch import as_arguments, on_device
 from stiffnet.trajectory.functions import ADDITIONS
 from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.recorder import Place
-from stiffnet.trajectory.replay import Addresses, Memory, NothingElseReads, Plan, Replay, copied
+from stiffnet.trajectory.replay import Addresses, Memory, Plan, Replay, copied, nothing_else_reads
 from stiffnet.trajectory.rule import verdicts
 from stiffnet.trajectory.stages import handed_on, rearranged, sources, way_between
 from stiffnet.trajectory.steps import Step, run_on
@@ -142,7 +142,7 @@ def _smallest(recorded: Replay, output: Tensor, step: Step) -> Memory:
         memory = recorded.kept[call]
         replay = Replay(recorded.model, recorded.plan, memory)
         try:
-            with plain_run(replay.root), _mathematical(), NothingElseReads(replay, recorded):
+            with plain_run(replay.root), _mathematical(), nothing_else_reads(replay, recorded):
                 again = replay.run(recorded.input)
         except Exception as error:  # foreign code, in a part that may not run by itself
             failed = error

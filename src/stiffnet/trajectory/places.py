@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -49,12 +48,6 @@ class Places(Numbered):
 
     def __post_init__(self) -> None:
         super().__init__(self.model)
-        self.calls: Counter[str] = Counter()  # how often each module was called
-
-    def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Follow which module's code runs, and how often."""
-        super().enter(path, module, args)
-        self.calls[path] += 1
 
     def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note an addition before it runs."""
@@ -64,7 +57,7 @@ class Places(Numbered):
             shapes = tuple(tuple(v.shape) if isinstance(v, Tensor) else () for v in operands)
             dtypes = tuple(getattr(value, "dtype", None) for value in operands)
             lines = _lines(self.running[-1], sys._getframe(_OURS))
-            self.met[path, number] = Met(lines, self.calls[path] - 1, shapes, dtypes)
+            self.met[path, number] = Met(lines, self.counts[path, "call"] - 1, shapes, dtypes)
             self.look(path, number, operands)
         return func(*args, **kwargs)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import torch
@@ -14,9 +13,11 @@ from stiffnet.attention_layers import Heard, around_layers, told
 from stiffnet.errors import StepError
 from stiffnet.nested import tensors_in
 from stiffnet.sequences import (
+    Arguments,
     Given,
     given_to,
     hides_padding,
+    named,
     pads_by_itself,
     parameters_of,
     refuse_unread_padding,
@@ -128,24 +129,22 @@ class _Norms(Recorder):
         sites = [site for step in self.steps for site in (step.state_at, step.rate_at)]
         unknown = any(site.tokens is None for site in sites)
         if not self._known or (unknown and reads_tokens(self.model)):
-            self._first = self._hook_before(self.model, self._find, with_kwargs=True)
+            self._first = self._hook(self.model, self._find)
         if not reads_tokens(self.model):
-            self._hook_before(self.model, self._look, with_kwargs=True)
+            self._hook(self.model, self._look)
         for module in self.paths:
             if isinstance(module, nn.MultiheadAttention):
-                self._hook_before(module, self._hear, with_kwargs=True)
+                self._hook(module, self._hear)
         for module in around_layers(self.model):
-            self._hook_before(module, lambda *_: self._heard.append(Heard()))
+            self._hook(module, lambda *_: self._heard.append(Heard()))
             self._pop_after(module, self._heard)
         for module in takers:
-            self._hook_before(module, self._open, with_kwargs=True)
+            self._hook(module, self._open)
             self._pop_after(module, self._given)
         return self
 
-    def _hook_before(self, module: nn.Module, hook: Any, **options: bool) -> RemovableHandle:
-        """Have a hook run on a module itself, because only such a hook sees keywords."""
-        handle = module.register_forward_pre_hook(_Uncopied(hook), **options)
-        return self.watching.enter_context(handle)
+    def _hook(self, module: nn.Module, hook: Any) -> RemovableHandle:
+        return self.hook_before(module, _Uncopied(hook))
 
     def _pop_after(self, module: nn.Module, stack: list[Any]) -> None:
         """Take off what a call put on a stack; a pass that was cut short has left none there."""
@@ -172,14 +171,15 @@ class _Norms(Recorder):
 
     def _open(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what a call is given; one without tokens runs on those of the call around it."""
-        call = given_to(parameters_of(module), args, kwargs)
-        around = self._given[-1] if self._given else None
-        if call is None:
-            _refuse_hidden_padding(module, args, kwargs, self._given)
-        self._given.append(around if call is None else call.without_full_masks().within(around))
+        names = parameters_of(module)
+        call = named(names, args, kwargs)
+        given, around = given_to(names, call), self._given[-1] if self._given else None
+        if given is None:
+            _refuse_hidden_padding(type(module).__name__, call, self._given)
+        self._given.append(around if given is None else given.without_full_masks().within(around))
 
     def _look(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        refuse_unread_padding(parameters_of(model), args, kwargs)
+        refuse_unread_padding(named(parameters_of(model), args, kwargs))
 
     def _hear(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what an attention layer of torch is told."""
@@ -258,31 +258,25 @@ class _Norms(Recorder):
 class _Uncopied:
     """A hook of which a copy of its module, or a pickled one, has none."""
 
-    def __init__(self, hook: Any) -> None:
+    def __init__(self, hook: Any = None) -> None:
         self._hook = hook
 
     def __call__(self, *given: Any) -> None:
-        self._hook(*given)
+        if self._hook is not None:
+            self._hook(*given)
 
     def __reduce__(self) -> Any:
-        return partial, (_nothing,)
+        return _Uncopied, ()
 
 
-def _nothing(*given: Any) -> None:
-    """Stand in for a hook."""
-
-
-def _refuse_hidden_padding(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], around: Sequence[Given | None]
-) -> None:
-    call = (parameters_of(module), args, kwargs)
-    if around and pads_by_itself(*call, around):
+def _refuse_hidden_padding(kind: str, call: Arguments, around: Sequence[Given | None]) -> None:
+    if around and pads_by_itself(call, around):
         raise StepError(
-            f"The network lengthens its sequences before {type(module).__name__}, and this padding "
-            "would be counted. Pad to that length yourself, with 0 in the `attention_mask`."
+            f"The network lengthens its sequences before {kind}, and this padding would be "
+            "counted. Pad to that length yourself, with 0 in the `attention_mask`."
         )
-    if not around and (name := hides_padding(*call)):
+    if not around and (name := hides_padding(call)):
         raise StepError(
-            f"The `{name}` of {type(module).__name__} has padding and does not say which tokens it "
-            "is. Give a mask of two axes, one number a token, or samples of one length without one."
+            f"The `{name}` of {kind} has padding and does not say which tokens it is. Give a mask "
+            "of two axes, one number a token, or samples of one length without one."
         )

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from stiffnet.errors import StepError
 from stiffnet.trajectory.functions import KINDS, name_of, operands_of
@@ -46,6 +47,11 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
 
     def __exit__(self, *error: Any) -> None:
         self.watching.__exit__(*error)
+
+    def hook_before(self, module: nn.Module, hook: Any) -> RemovableHandle:
+        """Have a hook run on a module itself, because only such a hook sees keywords."""
+        handle = module.register_forward_pre_hook(hook, with_kwargs=True)
+        return self.watching.enter_context(handle)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if module in self.paths and threading.get_ident() == self._thread:
@@ -96,7 +102,7 @@ class Place(NamedTuple):
 
 
 class Numbered(ModuleStack):
-    """Numbers the additions and products of every pass of a model that runs inside it.
+    """Numbers the additions, products and calls of modules of every pass that runs inside it.
 
     A pass begins and ends with `root`, the network itself if not given. Where that is a part of the
     network, `counts` says what was counted before it.
@@ -122,6 +128,7 @@ class Numbered(ModuleStack):
             self.begin()
         if self.running or module is self.root:
             self.running.append(module)
+            self.counts[path, "call"] += 1
 
     def leave(self, module: nn.Module, output: Any) -> Any:
         """Follow which module's code runs; the root's end ends a pass."""

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from stiffnet.errors import StepError
 from stiffnet.nested import mapped, tensors_in
@@ -20,6 +19,7 @@ from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.functions import name_of, operands_of
 from stiffnet.trajectory.graph import Frame, Node, Watch
 from stiffnet.trajectory.memory import memory_of, reached
+from stiffnet.trajectory.origins import Below
 from stiffnet.trajectory.recorder import Numbered, Place, scale_of
 
 Call = tuple[str, int]
@@ -48,10 +48,9 @@ class Addresses(Watch):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        for module in self.paths:  # hooks on the modules themselves: only such see keywords
+        for module in self.paths:
             if not isinstance(module, torch.jit.ScriptModule):
-                hook = module.register_forward_pre_hook(self._given, with_kwargs=True)
-                self.watching.enter_context(hook)
+                self.hook_before(module, self._given)
         return self
 
     def of(self, node: Node) -> Address | None:
@@ -117,7 +116,6 @@ class Memory:
     path: str
     given: Example
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    calls: Mapping[str, int] = field(default_factory=dict)
 
 
 class Replay(Numbered):
@@ -134,7 +132,6 @@ class Replay(Numbered):
         self.original: Tensor | None = None
         """What was there before x took its place, and is read no longer."""
         self.plan, self._memory, self._keep = plan, memory, keep
-        self._calls = Counter(memory.calls)
         self._frames: list[Call] = []
         self._results: Counter[str] = Counter()
         self._added = False
@@ -149,9 +146,7 @@ class Replay(Numbered):
         try:
             with self:
                 for path in paths:
-                    module = self.model.get_submodule(path)
-                    hook = module.register_forward_pre_hook(self._given, with_kwargs=True)
-                    self.watching.enter_context(hook)
+                    self.hook_before(self.model.get_submodule(path), self._given)
                 given.on(self.root)
         except _ReachedError as reached:
             return reached.value
@@ -163,16 +158,14 @@ class Replay(Numbered):
     def enter(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Follow which call of which module runs."""
         super().enter(path, module, args)
-        self._frames.append((path, self._calls[path]))
-        self._calls[path] += 1
+        self._frames.append((path, self.counts[path, "call"] - 1))
 
     def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Keep what a call is given, and put x there if it begins with an argument."""
         call = self._frames[-1]
         if self._keep and call in self.plan.around:
-            own = copied(Example(args, kwargs))
-            before = {**self._calls, call[0]: call[1]}
-            self.kept[call] = Memory(call[0], own, dict(self.counts), before)
+            before = {**self.counts, (call[0], "call"): call[1]}
+            self.kept[call] = Memory(call[0], copied(Example(args, kwargs)), before)
         if call == self.plan.address.call and self.plan.address.name == "argument":
             return self._put((args, kwargs))
         return None
@@ -256,28 +249,23 @@ def copied(values: Any) -> Any:
         return mapped(values, copy)
 
 
-class NothingElseReads(TorchDispatchMode):
-    """Refuses a run that reads what x replaced: by another name, or in code that is not shown.
+def nothing_else_reads(replay: Replay, before: Replay) -> Below:
+    """Refuse a run that reads what x replaced: by another name, or in code that is not shown.
 
     What the run `before` replaced may still be kept somewhere, and counts too.
     """
 
-    def __init__(self, replay: Replay, before: Replay) -> None:
-        super().__init__()
-        self._replay, self._before = replay, before
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        olds = [r.original for r in (self._replay, self._before) if r.original is not None]
-        read = list(tensors_in((args, kwargs or {}))) if self._replay.original is not None else []
+    def look(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        olds = [r.original for r in (replay, before) if r.original is not None]
+        read = list(tensors_in((args, kwargs))) if replay.original is not None else []
         if any(_overlap(old, tensor) for old in olds for tensor in read):
             raise StepError(
-                f"The code of {self._replay.plan.address.call[0]!r} reads the input of a step by "
-                "another name too (a view, an attribute), or where it cannot be followed, so that "
-                "it cannot be varied alone. Choose another step."
+                f"The code of {replay.plan.address.call[0]!r} reads the input of a step by another "
+                "name too (a view, an attribute), or where it cannot be followed, so that it "
+                "cannot be varied alone. Choose another step."
             )
-        return func(*args, **(kwargs or {}))
+
+    return Below(look)
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:

@@ -119,16 +119,12 @@ def _nameless(given: Sequence[Tensor]) -> list[SequenceArguments]:
     for tensor in tables or values:
         for axis in (1,) if tables else (1, 2):
             length = tensor.shape[axis]
-            beside = [t for t in given if t is not tensor and _goes_with(t, length, axis)]
-            own = (tensor, *beside)
+            fits = [t for t in given if t.ndim < 4 and t.shape[axis if t.ndim > 2 else 1] == length]
+            own = (tensor, *(t for t in fits if t is not tensor))
             found.append(
                 SequenceArguments("", length, own, axis, words=bool(tables), nameless=True)
             )
     return found
-
-
-def _goes_with(tensor: Tensor, length: int, axis: int) -> bool:
-    return tensor.ndim < 4 and tensor.shape[axis if tensor.ndim > 2 else 1] == length
 
 
 def what_samples_are(model: nn.Module, inputs: Any) -> dict[str, str]:
@@ -144,13 +140,14 @@ def refuse_padding(model: nn.Module, inputs: Any, what: str) -> None:
         StepError: If there is any; it says that `what` would count it.
     """
     call = as_arguments(inputs)
+    given = named(parameters_of(model), *call)
     masks = [
         f"The `{name}` says"
-        for name, value in named(parameters_of(model), *call)
+        for name, value in given
         if name.endswith(MASK) and isinstance(value, Tensor) and says_padding(value)
     ]
     if not reads_tokens(model):
-        refuse_unread_padding(parameters_of(model), *call)
+        refuse_unread_padding(given)
     if masks or tells_padding(model, call):
         raise StepError(
             f"{[*masks, 'Attention layers are told'][0]} that there is padding, which {what} would "

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from stiffnet.trajectory.functions import ADDITIONS, SAME_VALUES, SCALINGS
-from stiffnet.trajectory.graph import Frame, Node
+from stiffnet.trajectory.graph import Node
 from stiffnet.trajectory.step import ATTACHED
 
 
@@ -124,7 +124,8 @@ def _scaled_operand(product: Node) -> int | None:
     sizes = [0 if n is None else _size(n) for n in product.operands]
     if sizes[0] == sizes[1]:
         sizes = [int(n is not None and not n.pooled) for n in product.operands]
-    if sizes[0] == sizes[1] and _is_attached(product.frame):
+    inside = any(hasattr(frame.module, ATTACHED) for frame in product.frame.up_to(None))
+    if sizes[0] == sizes[1] and inside:
         sizes = [int(n is not None and same_values(n).op == "argument") for n in product.operands]
     if sizes[0] == sizes[1]:
         return None
@@ -133,11 +134,6 @@ def _scaled_operand(product: Node) -> int | None:
     if node is None or node.shape != product.shape:
         return None
     return None if scaled == 1 and product.op not in ("mul", "mul_") else scaled
-
-
-def _is_attached(frame: Frame) -> bool:
-    """Whether this is the code of a module that was attached, or of a part of one."""
-    return any(hasattr(each.module, ATTACHED) for each in frame.up_to(None))
 
 
 def _size(node: Node) -> int:
