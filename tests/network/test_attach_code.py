@@ -380,6 +380,22 @@ def test_an_addition_in_a_function_outside_is_refused_with_its_place():
     assert anatomy(model) == before
 
 
+def _counting():
+    def down(number):
+        return down(number - 1) if number else 0
+
+    return down
+
+
+class Recursive(Helped):
+    down = _counting()
+
+
+def test_functions_that_call_themselves_beside_a_forward_are_passed_over():
+    with pytest.raises(StepError, match="Recursive: it adds in a function outside of its own code"):
+        attach(Chain(Recursive).eval(), "se", example=torch.rand(2, 3, 6, 6))
+
+
 class ByName(Base):
     def forward(self, x):
         return Base.forward(self, x)

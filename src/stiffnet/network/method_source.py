@@ -127,12 +127,14 @@ def method_of_class(kind: type[nn.Module], depth: int, name: str) -> Method:
 
 
 def _innermost(value: Any, name: str) -> FunctionType | None:
-    """A method without its decorators."""
-    if not isinstance(value, FunctionType):
-        return None
-    inside = [getattr(value, "__wrapped__", None), *_closed_over(value)]
-    own = [f for f in inside if isinstance(f, FunctionType) and f.__name__ == name]
-    return _innermost(own[0], name) if own else value
+    """A method without its decorators; a function may also close over itself."""
+    seen: list[FunctionType] = []
+    while isinstance(value, FunctionType):
+        seen.append(value)
+        inside = [getattr(value, "__wrapped__", None), *_closed_over(value)]
+        own = (f for f in inside if isinstance(f, FunctionType) and f.__name__ == name)
+        value = next((f for f in own if f not in seen), None)
+    return seen[-1] if seen else None
 
 
 def _holds(value: Any, function: FunctionType, depth: int = 8) -> bool:
