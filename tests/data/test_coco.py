@@ -338,6 +338,18 @@ def test_splits_with_other_classes_are_refused(tmp_path):
         open_splits(f"coco:{tmp_path / 'd'}")
 
 
+@pytest.mark.parametrize("copied", [(), (7,), (1, 7)])
+def test_test_images_that_are_trained_on_are_told(tmp_path, copied):
+    """By their content, whatever they are called; image 2 has no box, and is not trained on."""
+    write_coco(tmp_path)
+    for id, other in zip(copied, (2, 9), strict=False):
+        picture = (tmp_path / "train2017" / f"{id:012}.png").read_bytes()
+        (tmp_path / "val2017" / f"{other:012}.png").write_bytes(picture)
+    _, test = open_splits(f"coco:{tmp_path}")
+    wanted = [f"{len(copied)} of 4 test images"] if copied else []
+    assert [note.split(" are ")[0] for note in test.notes] == wanted
+
+
 def test_boxes_are_for_detectors_alone(tmp_path):
     test = shapes()
     with pytest.raises(DataError, match="which are for detectors, and this network is none"):

@@ -6,8 +6,10 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from stiffnet.cli import spectrum as command
+from stiffnet.data import fingerprint, open_data
 from stiffnet.data.images import Preparation
 from stiffnet.errors import StepError, StorageError, UnknownNameError
 from stiffnet.jobs import spectrum as file
@@ -130,6 +132,37 @@ def test_a_stopped_job_goes_on_and_ends_as_an_undisturbed_one(model, computed):
     again = spectrum(model, "digits", out="out", resume=True, **GIVEN).report
     assert computed.asked == []
     assert_same(again, whole)
+
+
+def test_an_image_that_changed_behind_its_size_is_computed_again(model, computed, monkeypatch):
+    """Of a large folder a fingerprint opens a part: here the first image of each class alone."""
+    monkeypatch.setattr(fingerprint, "OPENED", 2)
+    random = np.random.default_rng(0)
+
+    def draw(name):
+        Path("data", name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = random.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(Path("data", name))
+
+    names = [f"{label}/{number}.bmp" for label in "ab" for number in range(3)]
+    for name in names:
+        draw(name)
+    given = {"steps": STEPS[1:2], "images": 6}
+    spectrum(model, "data", out="out", **given)
+    opened = fingerprint.fingerprint(open_data("data"))
+    changed = 0
+    for name in names:
+        before = Path("data", name).read_bytes()
+        draw(name)
+        if fingerprint.fingerprint(open_data("data")) != opened:
+            Path("data", name).write_bytes(before)
+        else:
+            changed += 1
+    assert changed == 4
+    computed.asked.clear()
+    resumed = spectrum(model, "data", out="out", resume=True, **given).report
+    assert len(computed.asked) == changed
+    assert_same(resumed, spectrum(model, "data", out="whole", **given).report)
 
 
 def test_a_damaged_part_is_a_note_and_is_computed_again(model, computed):

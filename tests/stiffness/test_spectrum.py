@@ -91,6 +91,15 @@ def test_eigenvalues_scale_with_the_function(scale):
     )
 
 
+@pytest.mark.parametrize("method", DIRECT)
+@pytest.mark.parametrize("unit", [1e4, 1e8, 1e12])
+def test_eigenvalues_do_not_depend_on_the_units_of_the_coordinates(method, unit):
+    """D M D⁻¹ has those of M: a zero that was guessed from a small number would show."""
+    matrix, units = with_eigenvalues([-3.0, -1.0, 0.5, 2.0]), np.array([1, unit, 1, 1 / unit])
+    found = spectrum_of(linear(matrix * units[:, None] / units), point(4), method=method)
+    np.testing.assert_allclose(as_set(found.values), [-3, -1, 0.5, 2], rtol=1e-8)
+
+
 def test_both_ends_of_an_orthogonal_function_are_found():
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((130, 130)))[0]
     found, plain = spectrum_of(linear(turn), point(130), method="krylov"), np.linalg.eigvals(turn)

@@ -8,8 +8,9 @@ from pathlib import Path
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.coco import coco
+from stiffnet.data.copies import copies
 from stiffnet.data.digits import digits
-from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
+from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder, unreadable
 from stiffnet.data.generated import COUNT, generated
 from stiffnet.data.images import ImageSet
 from stiffnet.data.photos import photo_splits
@@ -75,7 +76,7 @@ def open_splits(
     train, test = (DATA[name].value(place, split) for split in ("train", "test"))
     if isinstance(train, BoxedImages):
         assert isinstance(test, BoxedImages)
-        return train, agreeing(test, train.classes, train.name, test.name)
+        return train, agreeing(_compared(train, test), train.classes, train.name, test.name)
     assert isinstance(train, ImageSet)
     assert isinstance(test, ImageSet)
     train = _remarked(train, spec)
@@ -112,6 +113,24 @@ def _remarked(images: ImageSet, spec: str | os.PathLike[str]) -> ImageSet:
         return images
     note = f"`{spec}` is the data set of this name, and not the folder. Write `./{spec}` for that."
     return replace(images, notes=(note,))
+
+
+def _compared(train: BoxedImages, test: BoxedImages) -> BoxedImages:
+    """Say how many of the test images are trained on, whatever their names and boxes are there."""
+    before, now = train.pictures, test.pictures
+    if not (isinstance(before, ImageFolder) and isinstance(now, ImageFolder)):
+        return test
+    try:
+        found = list(copies(before, now))
+    except OSError as error:
+        raise unreadable(error, now.root) from error
+    if not found:
+        return test
+    note = (
+        f"{len(found):,} of {len(test):,} test images are training images too, such as "
+        f"{found[0][0]}, so that the precisions say less about others."
+    )
+    return replace(test, notes=(*test.notes, note))
 
 
 def _parted(spec: str | os.PathLike[str]) -> tuple[str, str]:

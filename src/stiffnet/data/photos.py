@@ -1,13 +1,12 @@
 """Photographs in a folder, ``ROOT/**/*.jpg``, whatever they show: one class for all of them."""
 
-import filecmp
 import os
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from stiffnet.data.copies import copies
 from stiffnet.data.folder import (
     SUFFIXES,
     TESTING,
@@ -77,19 +76,12 @@ def photo_splits(root: str | os.PathLike[str]) -> tuple[ImageFolder, ImageFolder
 
 def _apart(train: ImageFolder, test: ImageFolder) -> tuple[ImageFolder, ImageFolder]:
     """Return both, unless a file of one has the content of a file of the other."""
-    same_size: dict[int, list[Path]] = defaultdict(list)
     try:
-        for file in train.files:
-            path = train.root / file
-            same_size[path.stat().st_size].append(path)
-        for file in test.files:
-            path = test.root / file
-            for other in same_size.get(path.stat().st_size, ()):
-                if filecmp.cmp(path, other, shallow=False):
-                    raise DataError(
-                        f"{path} is held out, and {other}, which is trained on, is the same "
-                        "picture. Take one of them away."
-                    )
+        for path, other in copies(train, test):
+            raise DataError(
+                f"{path} is held out, and {other}, which is trained on, is the same picture. Take "
+                "one of them away."
+            )
     except OSError as error:
         raise unreadable(error, test.root) from error
     return train, test

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from stiffnet.results.spectrum import Spectrum
 from stiffnet.words import listed
 
 IMAGE = "image"  # the fact that says which image of the data a part is of
+PIXELS = "digest of the image"  # as the network was given it: large data are compared in part
 
 
 class Parts:
@@ -69,18 +71,19 @@ class Parts:
         names = [self.path(step, number).name for step in steps for number in numbers]
         sweep_temporaries(self.folder, names)
 
-    def get(self, step: str, image: int) -> Spectrum | None:
-        """Return what was kept of a step and image, or None."""
-        found = self._known.get((step, image))
-        if found is None:
+    def get(self, step: str, number: int, image: Tensor) -> Spectrum | None:
+        """Return what was kept of a step and image; None where the image was another one."""
+        found = self._known.get((step, number))
+        if found is None or found.facts.get(PIXELS) != tensors_digest({"": image}):
             return None
-        mine = {IMAGE, *self.key}
+        mine = {IMAGE, PIXELS, *self.key}
         return replace(found, facts={k: v for k, v in found.facts.items() if k not in mine})
 
-    def put(self, step: str, image: int, found: Spectrum) -> None:
+    def put(self, step: str, number: int, image: Tensor, found: Spectrum) -> None:
         """Keep it, in a file of its own."""
-        facts = {**found.facts, **self.key, IMAGE: str(image)}
-        atomic_write(self.path(step, image), replace(found, facts=facts).to_json())
+        own = {IMAGE: str(number), PIXELS: tensors_digest({"": image})}
+        facts = {**found.facts, **self.key, **own}
+        atomic_write(self.path(step, number), replace(found, facts=facts).to_json())
 
     def path(self, step: str, image: int) -> Path:
         """Return where the part of a step and image is."""
@@ -90,8 +93,13 @@ class Parts:
 
 def weights_digest(model: nn.Module) -> str:
     """Return a short text that changes with any name, type, shape or byte of the weights."""
+    return tensors_digest(model.state_dict())
+
+
+def tensors_digest(values: Mapping[str, Any]) -> str:
+    """Return a short text that changes with any name, type, shape or byte of these tensors."""
     total = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
+    for name, value in sorted(values.items()):
         if not isinstance(value, Tensor):  # what a module keeps beside its tensors
             total.update(f"{name} {value!r}\n".encode())
             continue

@@ -22,10 +22,10 @@ from stiffnet.trajectory.tokens import what_samples_are
 class Store(Protocol):
     """Where spectra are kept as they are found."""
 
-    def get(self, step: str, image: int) -> Spectrum | None:
+    def get(self, step: str, number: int, image: Tensor) -> Spectrum | None:
         """Return what was kept of a step and image, or None."""
 
-    def put(self, step: str, image: int, found: Spectrum) -> None:
+    def put(self, step: str, number: int, image: Tensor, found: Spectrum) -> None:
         """Keep it."""
 
 
@@ -78,12 +78,12 @@ def spectra(
         what = what or what_samples_are(network, image)
         seen.append(_judged(network, number, image, label, judge=judge))
         for step in steps:
-            value = None if store is None else store.get(step.name, number)
+            value = None if store is None else store.get(step.name, number, image)
             if value is None:
                 tell = partial(on_plan, step.name)
                 value = _found(network, step, image, of=of, method=method, cap=cap, on_plan=tell)
                 if store is not None:
-                    store.put(step.name, number, value)
+                    store.put(step.name, number, image, value)
             found[step.name].append(value)
             on_spectrum()
     seen, found = _gathered(seen, found)

@@ -106,10 +106,16 @@ def _irreducible(matrix: Floats) -> list[NDArray[Any]]:
 
 
 def _of_part(matrix: Floats) -> Complexes:
-    """All eigenvalues, after zeros were taken off by rank."""
+    """All eigenvalues, after zeros were taken off by rank.
+
+    Its coordinates are scaled alike first, by powers of two, which leave the eigenvalues as they
+    are: beside a coordinate of 1e-8 of the others, a number that counts would look like rounding.
+    """
     size, scale = len(matrix), None
     q: Any
     r: Any
+    balanced: Any = scipy.linalg.matrix_balance(matrix, permute=False)[0]
+    matrix = balanced
     while len(matrix):
         q, r, order = scipy.linalg.qr(matrix, pivoting=True, mode="economic", check_finite=False)
         sizes = np.abs(np.diag(r))
