@@ -128,14 +128,15 @@ def test_a_block_of_which_little_passes_behind_the_sum(method):
         assert math.isfinite(found.condition)
 
 
-def test_a_lower_precision_inside_is_lifted():
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_a_lower_precision_inside_is_lifted(kind):
     """Rank 4 of 16; in float32 the twelve zeros would be noise, half of it below zero."""
     random = np.random.default_rng(0)
     down, up = (torch.from_numpy(random.standard_normal(s)) for s in ((16, 4), (4, 16)))
     wanted = np.linalg.eigvals((down @ up).numpy().T)
     for method in DIRECT:
         found = spectrum_of(
-            lambda x: (x.float().double() @ down).to(torch.float32).double() @ up,
+            lambda x: (x.to(kind).double() @ down).to(kind).double() @ up,
             point(16), method=method,
         )  # fmt: skip
         assert (found.values != 0).sum() == 4

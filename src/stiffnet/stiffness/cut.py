@@ -35,6 +35,8 @@ _POINTWISE = {
     "leaky_relu", "elu", "gelu", "silu", "mish", "sigmoid", "tanh", "softplus", "threshold",
 }  # fmt: skip
 _COPIES = {"clone", "alias", "contiguous", "lift_fresh_copy", "view", "_unsafe_view"}
+SAME = 1e-9  # of the largest value: what two ways to compute it in float64 may differ by
+ROUNDING = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # and with such casts
 _UNBOUNDED = 2**31 - 1  # as a capacity: maximum_flow counts in int32
 
 
@@ -78,9 +80,17 @@ class Traced:
             try:
                 pure = torch.func.functionalize(function, remove="mutations")
                 graph = make_fx(pure, tracing_mode="real")(self.x)
-                lifted = _in_float64(graph)
+                casts = _casts(graph)
+                self._compare(
+                    function, graph, max([SAME, *(ROUNDING[kind] for kind in casts.values())])
+                )
+                for node in casts:  # from here on they keep the full precision
+                    node.kwargs = {**node.kwargs, "dtype": torch.float64}
                 graph.graph.eliminate_dead_code()
+                graph.recompile()
                 self._values = _run(graph, self.x)
+            except StepError:
+                raise
             except Exception as error:
                 raise StepError(
                     f"The operations of the step cannot be followed: {first_line(error)}. Choose "
@@ -91,7 +101,7 @@ class Traced:
         [self._output] = next(node for node in nodes if node.op == "output").all_input_nodes
         self._nodes = self._between(nodes)
         self._known = {n: v for n, v in self._values.items() if n not in set(self._nodes)}
-        self._compare(function, 1e-4 if lifted else 1e-9)
+        self._compare(graph, self, SAME)
         self._check()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -177,15 +187,16 @@ class Traced:
                     "weights and this input."
                 )
 
-    def _compare(self, function: Callable[[Tensor], Tensor], tolerance: float) -> None:
-        """See that the operations give what f does, here and nearby."""
+    def _compare(self, function: Function, other: Function, tolerance: float) -> None:
+        """See that two functions give the same, at x and nearby."""
         draws = torch.Generator().manual_seed(0)
         away = torch.randn(self.x.shape, dtype=self.x.dtype, generator=draws)
         size = float(self.x.abs().max()) if self.x.numel() else 0.0
         for x in (self.x, self.x + 1e-3 * (size or 1.0) * away):
             with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-                wanted = function(x.clone()).detach().double().flatten()
-                found = self(x)
+                wanted, found = (
+                    f(x.clone()).detach().double().flatten() for f in (function, other)
+                )
             scale = float(wanted.abs().max()) if wanted.numel() else 0.0
             if not math.isfinite(scale):
                 continue  # named below, with the operation
@@ -296,14 +307,10 @@ class Traced:
         return Cut(inner, outer, at, names, sum(sizes), sum(map(len, flat)))
 
 
-def _in_float64(graph: fx.GraphModule) -> bool:
-    """Let casts to a lower precision keep the full one; whether there were any."""
-    lower, found = (torch.float32, torch.float16, torch.bfloat16), False
-    for node in graph.graph.nodes:
-        if node.op == "call_function" and node.kwargs.get("dtype") in lower:
-            node.kwargs = {**node.kwargs, "dtype": torch.float64}
-            found = True
-    return found
+def _casts(graph: fx.GraphModule) -> dict[fx.Node, torch.dtype]:
+    """Operations that give a lower precision than they could, and which."""
+    kinds = {node: node.kwargs.get("dtype") for node in graph.graph.nodes}
+    return {node: kind for node, kind in kinds.items() if kind in ROUNDING}
 
 
 def _run(graph: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
