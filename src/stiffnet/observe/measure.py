@@ -30,6 +30,7 @@ from stiffnet.trajectory.tokens import what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 KEEP = 10_000
+_ROUNDING = 1e-2  # of a sum of probabilities in half precision
 FIRST = 5  # outputs among which the right one counts for `top5`
 
 
@@ -108,8 +109,8 @@ def measure(
                     remarks[_LEFT_OUT.format(labels.what)] = None
                     labels = None
                 outcome = _outcome(output, labels, seen.samples, judge=judge)
-                if judge and labels is not None and outcome.loss is None:
-                    remarks[_NO_LOGITS] = None
+                if outcome.note:
+                    remarks[outcome.note] = None
                 run.metric.update(nsi, increment)
                 seen.add(nsi.cpu(), outcome)
                 on_batch(len(nsi))
@@ -139,8 +140,11 @@ _LEFT_OUT = (
     "there is no loss and no accuracy."
 )
 _NO_LOGITS = (
-    "The network gives no row of logits for each sample, so there is no loss and no accuracy; the "
-    "labels only break the result down."
+    "The network gives no row of logits for each sample, or several that may be it, so there is no "
+    "loss and no accuracy; the labels only break the result down."
+)
+_PROBABILITIES = (
+    "The network's outputs are probabilities and not logits, so there is an accuracy and no loss."
 )
 
 
@@ -300,6 +304,8 @@ class _Outcome:
     rank: Tensor | None = None
     """How many outputs come before that of the label; of equal ones, the first comes first."""
     outputs: int = 0
+    note: str = ""
+    """Why something is not known, in a sentence."""
 
 
 def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) -> _Outcome:
@@ -314,8 +320,8 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
     if not judge:
         return _Outcome(labels)
     logits = logits_of(output)
-    if logits is None or len(logits) != len(labels):
-        return _Outcome(labels)
+    if logits is None or len(logits) != len(labels) or logits.shape[1] < 2:
+        return _Outcome(labels, note=_NO_LOGITS)
     logits = logits.detach().double().cpu()
     outside = labels >= logits.shape[1]
     if bool(outside.any()):
@@ -334,14 +340,26 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
     of_label = logits.gather(1, labels[:, None])
     earlier = torch.arange(logits.shape[1]) < labels[:, None]
     rank = ((logits > of_label) | ((logits == of_label) & earlier)).sum(dim=1)
+    if bool((logits >= 0).all() and ((logits.sum(dim=1) - 1).abs() < _ROUNDING).all()):
+        return _Outcome(labels, None, rank, logits.shape[1], _PROBABILITIES)
     return _Outcome(labels, loss, rank, logits.shape[1])
 
 
 def logits_of(output: Any) -> Tensor | None:
-    """Find the row of logits of each sample in what a network returns; None if there is none."""
-    if isinstance(output, (list, tuple)) and output:
-        output = output[0]
-    output = getattr(output, "logits", output)
+    """Find the row of logits of each sample in what a network returns.
+
+    What is called logits is that, and else the first of several parts. None if there is none, or if
+    another part has rows of another length, so that the first may be something else (features).
+    """
+    if hasattr(output, "logits"):
+        return logits_of(output.logits)
     if isinstance(output, Mapping):
-        output = output.get("logits", output.get("out"))
-    return output if isinstance(output, Tensor) and output.ndim == 2 else None
+        return logits_of(output.get("logits", output.get("out")))
+    if isinstance(output, list | tuple) and output:
+        widths = {part.shape[1] for part in output if _has_rows(part)}
+        return logits_of(output[0]) if len(widths) < 2 else None
+    return output if _has_rows(output) else None
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.ndim == 2
