@@ -153,5 +153,5 @@ def test_an_image_that_is_no_number_is_named_and_not_left_out(bad):
 def test_a_module_that_runs_twice_has_no_one_value_for_an_image():
     model = network()
     model.layer1[1] = model.layer1[0]
-    with pytest.raises(StepError, match="'layer1.0' ran more than once for a batch"):
+    with pytest.raises(StepError, match=r"'layer1.0' ran more than once for a batch"):
         step_sizes(model, batches(1))

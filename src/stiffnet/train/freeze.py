@@ -47,8 +47,8 @@ def freeze_attention(
         A copy with constant gates, in evaluation mode.
 
     Raises:
-        StepError: If nothing is attached, a module's step sizes differ between positions, or it runs
-            more than once in a pass.
+        StepError: If nothing is attached, or a module's step sizes differ between positions, or it
+            runs more than once in a pass.
         NonFiniteError: If a rate or its step size is NaN or infinite; it names the image and step.
         DataError: If there are no images, or none left where they are needed again.
     """
