@@ -348,6 +348,27 @@ def test_labels_may_be_a_list_or_an_array():
         assert report.kept.label.tolist() == [0, 1, 2]
 
 
+class Deeper(nn.Module):
+    """Takes one more step where a sample is large."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = known_rates(*RATES)
+
+    def forward(self, x):
+        easy = bool(x.max() < 10)
+        return self.blocks[:-1](x) if easy else self.blocks(x)
+
+
+@pytest.mark.parametrize("size", [5, 3], ids=["in the first batch", "in a later batch"])
+def test_a_block_that_runs_for_some_samples_only_is_refused(size):
+    easy, large = images(3), 100 * images(2)
+    with pytest.raises(StepError, match=r"Block '.*3' does not run equally often .* \(0 and 1 t"):
+        measure(Deeper(), torch.cat([easy, large]).split(size))
+    assert len(measure(Deeper(), [easy]).steps) + 1 == len(RATES)
+    assert len(measure(Deeper(), [large]).steps) == len(RATES)
+
+
 def test_a_network_that_mixes_its_samples_is_refused():
     class Doubling(nn.Module):
         def __init__(self):

@@ -24,7 +24,7 @@ from stiffnet.trajectory.batch import (
     resized,
     samples_in,
 )
-from stiffnet.trajectory.record import record
+from stiffnet.trajectory.record import Trajectory, record
 from stiffnet.trajectory.steps import Step, run_on, steps as find_steps
 from stiffnet.trajectory.tokens import what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
@@ -104,6 +104,8 @@ def measure(
                     run = _Run(
                         network, find_steps(network, inputs), what_samples_are(network, inputs)
                     )
+                    with plain_run(network):  # once more as when the steps were found
+                        run.record(resized(inputs, 2))
                 nsi, increment, output = run(inputs, seen.samples)
                 if isinstance(labels, OtherLabels):
                     remarks[_LEFT_OUT.format(labels.what)] = None
@@ -187,16 +189,30 @@ class _Run:
     samples: dict[str, str] = field(default_factory=dict)
     """What the samples are, where they are not images."""
     metric: StiffnessMetric = field(init=False)
+    _blocks: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.metric = StiffnessMetric(
             [step.stage for step in self.steps], [step.counted for step in self.steps]
         )
 
-    def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
+    def record(self, inputs: Any) -> tuple[Trajectory, Any]:
+        """Run a batch; a StepError if its blocks do not run as often as for the first one."""
         with record(self.model, self.steps) as recording:
             output = as_arguments(inputs).on(self.model)
         trajectory = recording.trajectory
+        self._blocks = self._blocks or recording.blocks
+        for path, count in recording.blocks.items():
+            if count != self._blocks[path]:
+                raise StepError(
+                    f"Block {path!r} does not run equally often for all samples "
+                    f"({self._blocks[path]} and {count} times), so that the steps depend on the "
+                    "data. Measure samples together that take the same way through the network."
+                )
+        return trajectory, output
+
+    def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
+        trajectory, output = self.record(inputs)
         if len(trajectory) != samples_in(inputs):
             raise StepError(
                 f"A batch of {samples_in(inputs)} samples has states of {len(trajectory)}. Give "
