@@ -71,6 +71,20 @@ def test_every_epoch_sees_the_same_images_in_the_same_variation():
     assert {**one, "stiffness/seconds": 0} == {**other, "stiffness/seconds": 0}
 
 
+def test_a_network_that_writes_into_its_input_sees_the_same_images_every_epoch():
+    class Scaling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = network()
+
+        def forward(self, x):
+            return self.net(x.sub_(0.5).mul_(4))
+
+    model, monitor = Scaling(), StiffnessMonitor(IMAGES, samples=5)
+    rows = [monitor(model, epoch) for epoch in range(3)]
+    assert len({row["stiffness/tns"] for row in rows}) == 1
+
+
 def test_it_logs_when_it_is_its_turn():
     rows = []
     monitor = StiffnessMonitor(IMAGES, every=2, log=lambda row, epoch: rows.append((epoch, row)))

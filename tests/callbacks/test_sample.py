@@ -61,6 +61,11 @@ def test_a_loader_of_a_part_of_its_data_set_gives_that_part():
     assert sorted(numbers(take(loader, 10))) == [5, 6, 7]
 
 
+def test_a_batch_sampler_of_ones_own_says_which_images_there_are():
+    loader = DataLoader(PAIRS, batch_sampler=[[5, 6], [7]])
+    assert numbers(take(loader, 4)) == [5, 6, 7]
+
+
 def test_a_seed_chooses_at_random_and_always_the_same():
     one, again, other = (numbers(take(PAIRS, 6, seed=seed)) for seed in (1, 1, 2))
     assert one == again != other

@@ -3,6 +3,7 @@
 import copy
 import datetime
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -272,6 +273,64 @@ def test_labels_break_down_what_a_network_without_logits_did():
     assert [note[:45] for note in report.notes] == ["The network gives no row of logits for each s"]
 
 
+class Pair(NamedTuple):
+    features: torch.Tensor
+    logits: torch.Tensor
+
+
+class Giving(nn.Module):
+    """A classifier that gives its features and logits in some container."""
+
+    def __init__(self, give):
+        super().__init__()
+        self.net, self.give = classifier(*RATES), give
+
+    def forward(self, x):
+        features = self.net[:-1](x)
+        return self.give(features, self.net[-1](features))
+
+
+LABELLED = (images(40), torch.arange(40) % 3)
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        Pair,
+        lambda f, y: {"features": f, "logits": y},
+        lambda f, y: (y, y),
+        lambda f, y: [y, "more"],
+    ],
+    ids=["named", "dictionary", "two heads", "list"],
+)
+def test_logits_are_found_by_their_name_or_as_the_only_rows(give):
+    report, plain = (measure(m, [LABELLED]) for m in (Giving(give), classifier(*RATES)))
+    assert report.accuracy == plain.accuracy
+    np.testing.assert_allclose(report.kept.loss, plain.kept.loss, rtol=RTOL["float64"])
+
+
+@pytest.mark.parametrize(
+    "give",
+    [lambda f, y: (f, y), lambda f, y: (y, f), lambda f, y: y[:, :1]],
+    ids=["features first", "features last", "one output"],
+)
+def test_rows_that_may_be_something_else_are_not_judged(give):
+    images, labels = LABELLED
+    report = measure(Giving(give), [(images, 0 * labels)])
+    assert (report.accuracy, report.kept.loss, report.kept.label.max()) == (None, None, 0)
+    assert [note[:45] for note in report.notes] == ["The network gives no row of logits for each s"]
+
+
+def test_probabilities_have_an_accuracy_and_no_loss():
+    report = measure(Giving(lambda f, y: y.softmax(1)), [LABELLED])
+    assert report.accuracy == measure(classifier(*RATES), [LABELLED]).accuracy
+    assert report.kept.loss is None
+    assert report.notes == (
+        "The network's outputs are probabilities and not logits, so there is an accuracy and no "
+        "loss.",
+    )
+
+
 class Maps(nn.Module):
     """One step, whose result is a map."""
 
@@ -287,6 +346,27 @@ def test_labels_may_be_a_list_or_an_array():
     for labels in ([0, 1, 2], np.array([0, 1, 2])):
         report = measure(classifier(*RATES), [(images(3), labels)])
         assert report.kept.label.tolist() == [0, 1, 2]
+
+
+class Deeper(nn.Module):
+    """Takes one more step where a sample is large."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = known_rates(*RATES)
+
+    def forward(self, x):
+        easy = bool(x.max() < 10)
+        return self.blocks[:-1](x) if easy else self.blocks(x)
+
+
+@pytest.mark.parametrize("size", [5, 3], ids=["in the first batch", "in a later batch"])
+def test_a_block_that_runs_for_some_samples_only_is_refused(size):
+    easy, large = images(3), 100 * images(2)
+    with pytest.raises(StepError, match=r"Block '.*3' does not run equally often .* \(0 and 1 t"):
+        measure(Deeper(), torch.cat([easy, large]).split(size))
+    assert len(measure(Deeper(), [easy]).steps) + 1 == len(RATES)
+    assert len(measure(Deeper(), [large]).steps) == len(RATES)
 
 
 def test_a_network_that_mixes_its_samples_is_refused():

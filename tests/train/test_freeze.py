@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from stiffnet.errors import DataError, StepError
+from stiffnet.errors import DataError, NonFiniteError, StepError
 from stiffnet.fold.fold import fold
 from stiffnet.network.attach import attached
 from stiffnet.network.create import create_model
@@ -140,3 +140,18 @@ def test_a_generator_will_do_for_the_means_alone():
     model = network()
     one, other = freeze_attention(model, iter(batches())), freeze_attention(model, batches())
     assert all(torch.equal(t, other.state_dict()[name]) for name, t in one.state_dict().items())
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_an_image_that_is_no_number_is_named_and_not_left_out(bad):
+    given = batches()
+    given[1][0][2, 0, 0, 0] = bad
+    with pytest.raises(NonFiniteError, match=r"step 'layer1.0' is NaN or infinite for image 10\."):
+        freeze_attention(network(), given)
+
+
+def test_a_module_that_runs_twice_has_no_one_value_for_an_image():
+    model = network()
+    model.layer1[1] = model.layer1[0]
+    with pytest.raises(StepError, match=r"'layer1.0' ran more than once for a batch"):
+        step_sizes(model, batches(1))

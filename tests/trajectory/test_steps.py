@@ -488,3 +488,36 @@ def test_a_gate_is_seen_behind_what_leaves_values_as_they_are(same):
 
     [step] = steps(Block().eval(), torch.rand(2, 3, 6, 6))
     assert step.rate_at.kind == "mul"
+
+
+class OverTime(nn.Module):
+    """Steps on single moments of (samples, time, channels), flattened in one of two orders."""
+
+    def __init__(self, order):
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.Sequential(*(Moment(6) for _ in range(3)))
+        self.order = order
+
+    def forward(self, x):
+        return self.blocks(x.permute(*self.order, 2).flatten(0, 1))
+
+
+class Moment(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width, dtype=torch.float64)
+
+    def forward(self, x):
+        return x + self.layer(x).relu()
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_rows_of_a_sample_must_be_side_by_side(samples):
+    x = torch.randn(samples, 5, 6, dtype=torch.float64)
+    with pytest.raises(StepError, match="each sample has 5 rows of an axis, and they are not side"):
+        steps(OverTime((1, 0)), x)
+    model = OverTime((0, 1)).eval()
+    with torch.no_grad(), record(model, steps(model, x)) as recording:
+        model(x)
+    torch.testing.assert_close(recording.trajectory.state_norms[:, 0], x.flatten(1).norm(dim=1))

@@ -133,9 +133,10 @@ class StiffnessMonitor:
         return report
 
     def _batches(self, network: nn.Module) -> Iterator[Any]:
-        """Yield the sample, with fractions in the precision of the weights.
+        """Yield a copy of the sample, with fractions in the precision of the weights.
 
-        It is taken while `measure` guards the random numbers, and tells other ranks of errors.
+        A copy, because a network may write into its input. The sample is taken while `measure`
+        guards the random numbers, and tells other ranks of errors.
         """
         if self._sample is None:
             share = {"rank": _rank(), "ranks": _ranks()}
@@ -144,8 +145,10 @@ class StiffnessMonitor:
         kind = next(kinds, None)
 
         def cast(value: Any) -> Any:
-            fraction = isinstance(value, Tensor) and value.is_floating_point()
-            return value.to(kind) if fraction and kind is not None else value
+            if not isinstance(value, Tensor):
+                return value
+            fraction = value.is_floating_point() and kind is not None
+            return value.to(kind, copy=True) if fraction else value.clone()
 
         for batch in self._sample:
             yield mapped(batch, cast)

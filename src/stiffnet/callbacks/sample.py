@@ -56,7 +56,7 @@ def _indexed(
     if isinstance(data, DataLoader):
         if not _goes_through_all(data):
             return None
-        data, collate, size = data.dataset, data.collate_fn, data.batch_size or BATCH
+        data, collate, size = data.dataset, data.collate_fn, data.batch_size
     elif not isinstance(data, Tensor | Dataset) or isinstance(data, IterableDataset):
         return None
     own = _chosen(len(data), samples, seed)[rank::ranks]
@@ -71,7 +71,7 @@ def _goes_through_all(loader: DataLoader) -> bool:
     """Whether a loader gives the samples of a data set as they are, each by its number."""
     return (
         type(loader).__iter__ is DataLoader.__iter__
-        and loader.batch_sampler is not None
+        and loader.batch_size is not None  # nor does one with a batch sampler of its own have it
         and isinstance(loader.sampler, _ALL)
         and not isinstance(loader.dataset, IterableDataset)
     )

@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from stiffnet.attention import Attention
+from stiffnet.errors import NonFiniteError, StepError
 from stiffnet.files import atomic_write
 from stiffnet.nested import mapped
 from stiffnet.network.attach import attached, nothing_attached
@@ -26,7 +27,9 @@ VALUES = "attention"  # in the folder of a run
 FILE = re.compile(r"epoch-(\d{4,})\.safetensors")
 
 
-def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str, Tensor]:
+def step_sizes(
+    model: nn.Module, batches: Iterable[tuple[Any, Any]], *, first: int = 0
+) -> dict[str, Tensor]:
     """Run some images and return what each attached module multiplied their rates with.
 
     A module's value for an image and a channel is the number that, multiplied with the rate, comes
@@ -36,7 +39,11 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str
 
     The network is run in evaluation mode and left as it was; `batches` are images (or a dictionary
     of the network's arguments) and labels. For each step or position there is a float32 tensor of
-    shape (images, channels), on the CPU.
+    shape (images, channels), on the CPU. `first` is the number of the first image, for messages.
+
+    Raises:
+        StepError: If nothing is attached that chooses step sizes, or a module runs more than once.
+        NonFiniteError: If a rate or what becomes of it is NaN or infinite; it names image and step.
     """
     found: dict[str, list[Tensor]] = {}
     modules = choosers(model)
@@ -44,11 +51,12 @@ def step_sizes(model: nn.Module, batches: Iterable[tuple[Any, Any]]) -> dict[str
         raise nothing_attached(model, " that chooses step sizes")
     with plain_run(model), ExitStack() as hooks:
         for name, module in modules.items():
-            keep = partial(_take, found.setdefault(name, []))
+            keep = partial(_take, found.setdefault(name, []), name, first)
             hooks.enter_context(module.register_forward_hook(keep))
         parameter = next(model.parameters())
-        for images, _ in batches:
+        for number, (images, _) in enumerate(batches, 1):
             as_arguments(mapped(images, lambda image: image.to(parameter))).on(model)
+            _refuse_repeated(found, number)
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
@@ -86,9 +94,32 @@ def epoch_of(file: Path) -> int | None:
     return int(found[1]) if found else None
 
 
+def _refuse_repeated(found: Mapping[str, list[Tensor]], passes: int) -> None:
+    for step, parts in found.items():
+        if len(parts) > passes:
+            raise StepError(
+                f"The module at step {step!r} ran more than once for a batch, so that it has "
+                "several values for an image. Give a network that runs each step once."
+            )
+
+
 def _take(
-    kept: list[Tensor], module: Attention, inputs: tuple[Tensor, ...], output: Tensor
+    kept: list[Tensor],
+    step: str,
+    first: int,
+    module: Attention,
+    inputs: tuple[Tensor, ...],
+    output: Tensor,
 ) -> None:
     rate, scaled = inputs[0].double(), output.double()
     axes = module.positions(inputs[0])
-    kept.append(((scaled * rate).sum(axes) / rate.square().sum(axes)).float().cpu())
+    energy = rate.square().sum(axes)
+    values = (scaled * rate).sum(axes) / energy
+    wrong = (~energy.isfinite() | ((energy > 0) & ~values.isfinite())).any(dim=1)
+    if bool(wrong.any()):
+        image = first + sum(map(len, kept)) + int(wrong.nonzero()[0])
+        raise NonFiniteError(
+            f"The rate or its gate at step {step!r} is NaN or infinite for image {image}. Check "
+            "the weights and this input."
+        )
+    kept.append(values.float().cpu())

@@ -24,12 +24,13 @@ from stiffnet.trajectory.batch import (
     resized,
     samples_in,
 )
-from stiffnet.trajectory.record import record
+from stiffnet.trajectory.record import Trajectory, record
 from stiffnet.trajectory.steps import Step, run_on, steps as find_steps
 from stiffnet.trajectory.tokens import what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
 
 KEEP = 10_000
+_ROUNDING = 1e-2  # of a sum of probabilities in half precision
 FIRST = 5  # outputs among which the right one counts for `top5`
 
 
@@ -103,13 +104,15 @@ def measure(
                     run = _Run(
                         network, find_steps(network, inputs), what_samples_are(network, inputs)
                     )
+                    with plain_run(network):  # once more as when the steps were found
+                        run.record(resized(inputs, 2))
                 nsi, increment, output = run(inputs, seen.samples)
                 if isinstance(labels, OtherLabels):
                     remarks[_LEFT_OUT.format(labels.what)] = None
                     labels = None
                 outcome = _outcome(output, labels, seen.samples, judge=judge)
-                if judge and labels is not None and outcome.loss is None:
-                    remarks[_NO_LOGITS] = None
+                if outcome.note:
+                    remarks[outcome.note] = None
                 run.metric.update(nsi, increment)
                 seen.add(nsi.cpu(), outcome)
                 on_batch(len(nsi))
@@ -139,8 +142,11 @@ _LEFT_OUT = (
     "there is no loss and no accuracy."
 )
 _NO_LOGITS = (
-    "The network gives no row of logits for each sample, so there is no loss and no accuracy; the "
-    "labels only break the result down."
+    "The network gives no row of logits for each sample, or several that may be it, so there is no "
+    "loss and no accuracy; the labels only break the result down."
+)
+_PROBABILITIES = (
+    "The network's outputs are probabilities and not logits, so there is an accuracy and no loss."
 )
 
 
@@ -183,16 +189,30 @@ class _Run:
     samples: dict[str, str] = field(default_factory=dict)
     """What the samples are, where they are not images."""
     metric: StiffnessMetric = field(init=False)
+    _blocks: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.metric = StiffnessMetric(
             [step.stage for step in self.steps], [step.counted for step in self.steps]
         )
 
-    def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
+    def record(self, inputs: Any) -> tuple[Trajectory, Any]:
+        """Run a batch; a StepError if its blocks do not run as often as for the first one."""
         with record(self.model, self.steps) as recording:
             output = as_arguments(inputs).on(self.model)
         trajectory = recording.trajectory
+        self._blocks = self._blocks or recording.blocks
+        for path, count in recording.blocks.items():
+            if count != self._blocks[path]:
+                raise StepError(
+                    f"Block {path!r} does not run equally often for all samples "
+                    f"({self._blocks[path]} and {count} times), so that the steps depend on the "
+                    "data. Measure samples together that take the same way through the network."
+                )
+        return trajectory, output
+
+    def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:
+        trajectory, output = self.record(inputs)
         if len(trajectory) != samples_in(inputs):
             raise StepError(
                 f"A batch of {samples_in(inputs)} samples has states of {len(trajectory)}. Give "
@@ -300,6 +320,8 @@ class _Outcome:
     rank: Tensor | None = None
     """How many outputs come before that of the label; of equal ones, the first comes first."""
     outputs: int = 0
+    note: str = ""
+    """Why something is not known, in a sentence."""
 
 
 def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) -> _Outcome:
@@ -314,8 +336,8 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
     if not judge:
         return _Outcome(labels)
     logits = logits_of(output)
-    if logits is None or len(logits) != len(labels):
-        return _Outcome(labels)
+    if logits is None or len(logits) != len(labels) or logits.shape[1] < 2:
+        return _Outcome(labels, note=_NO_LOGITS)
     logits = logits.detach().double().cpu()
     outside = labels >= logits.shape[1]
     if bool(outside.any()):
@@ -334,14 +356,26 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
     of_label = logits.gather(1, labels[:, None])
     earlier = torch.arange(logits.shape[1]) < labels[:, None]
     rank = ((logits > of_label) | ((logits == of_label) & earlier)).sum(dim=1)
+    if bool((logits >= 0).all() and ((logits.sum(dim=1) - 1).abs() < _ROUNDING).all()):
+        return _Outcome(labels, None, rank, logits.shape[1], _PROBABILITIES)
     return _Outcome(labels, loss, rank, logits.shape[1])
 
 
 def logits_of(output: Any) -> Tensor | None:
-    """Find the row of logits of each sample in what a network returns; None if there is none."""
-    if isinstance(output, (list, tuple)) and output:
-        output = output[0]
-    output = getattr(output, "logits", output)
+    """Find the row of logits of each sample in what a network returns.
+
+    What is called logits is that, and else the first of several parts. None if there is none, or if
+    another part has rows of another length, so that the first may be something else (features).
+    """
+    if hasattr(output, "logits"):
+        return logits_of(output.logits)
     if isinstance(output, Mapping):
-        output = output.get("logits", output.get("out"))
-    return output if isinstance(output, Tensor) and output.ndim == 2 else None
+        return logits_of(output.get("logits", output.get("out")))
+    if isinstance(output, list | tuple) and output:
+        widths = {part.shape[1] for part in output if _has_rows(part)}
+        return logits_of(output[0]) if len(widths) < 2 else None
+    return output if _has_rows(output) else None
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.ndim == 2

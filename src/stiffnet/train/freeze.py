@@ -47,7 +47,9 @@ def freeze_attention(
         A copy with constant gates, in evaluation mode.
 
     Raises:
-        StepError: If nothing is attached, or a module's step sizes differ between positions.
+        StepError: If nothing is attached, or a module's step sizes differ between positions, or it
+            runs more than once in a pass.
+        NonFiniteError: If a rate or its step size is NaN or infinite; it names the image and step.
         DataError: If there are no images, or none left where they are needed again.
     """
     _refuse(model)
@@ -114,8 +116,9 @@ def _means(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> dict[st
     counts: dict[str, Tensor] = {}
     images = 0
     for batch in loader:
+        sizes = step_sizes(model, [batch], first=images)
         images += len(batch[0])
-        for step, values in step_sizes(model, [batch]).items():
+        for step, values in sizes.items():
             known = values.isfinite()
             total = torch.where(known, values.double(), 0).sum(0)
             sums[step] = sums[step] + total if step in sums else total

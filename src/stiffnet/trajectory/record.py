@@ -61,6 +61,8 @@ class Recording:
 
     def __init__(self) -> None:
         self._newest: Trajectory | None = None
+        self.blocks: dict[str, int] = {}
+        """How often each module of a class that takes steps ran in the newest pass, by its path."""
 
     @property
     def trajectory(self) -> Trajectory:
@@ -252,6 +254,9 @@ class _Norms(Recorder):
         scales = [self._scales[step.increment_at] for step in self.steps]
         increments = increments * increments.new_tensor(scales)
         self._recording._newest = Trajectory(self.steps, states, rates, increments)
+        kinds = {type(self.model.get_submodule(step.module)) for step in self.steps}
+        blocks = [path for module, path in self.paths.items() if type(module) in kinds]
+        self._recording.blocks = {path: self.counts[path, "call"] for path in blocks}
         self._norms.clear()
 
 

@@ -10,9 +10,10 @@ from torch import nn
 
 from stiffnet.errors import NoStepsError, StepError
 from stiffnet.nested import tensors_in
-from stiffnet.trajectory.batch import Example, as_arguments
+from stiffnet.trajectory.batch import Example, as_arguments, picked
 from stiffnet.trajectory.graph import Frame, Watch
 from stiffnet.trajectory.origins import StrangeSum
+from stiffnet.trajectory.recorder import Kept
 from stiffnet.trajectory.rule import Found, passed_over, residual_additions, verdicts
 from stiffnet.trajectory.stages import acts_on_one_state
 from stiffnet.trajectory.step import Site as Site, Step as Step
@@ -20,6 +21,7 @@ from stiffnet.trajectory.tokens import with_tokens
 from stiffnet.trajectory.wrappers import is_exported, plain_run, unwrap
 from stiffnet.words import first_line
 
+_ROUNDING = 1e-2  # between two copies of a sample, as a share of the largest number
 PROBE_BATCHES = (2, 3)  # two batch sizes, to see which axis of a state counts the samples
 
 
@@ -78,6 +80,7 @@ def steps_of_call(model: nn.Module, call: Example) -> list[Step]:
             "Measure a residual network."
         )
     made = [_step(a, b, watch.totals) for a, b in zip(found, other, strict=True)]
+    _refuse_scattered(model, made, call)
     return with_tokens(model, _in_stages(made, found), call)
 
 
@@ -95,6 +98,27 @@ def _refuse_strangers(
                 f"In {where} something is added that cannot be followed to where it was computed "
                 "(in NumPy, under `torch.vmap`, in another thread), so that it is not known "
                 "whether this is a step. Compute it by torch's functions, on whole batches."
+            )
+
+
+def _refuse_scattered(model: nn.Module, steps: Sequence[Step], call: Example) -> None:
+    """Refuse states whose rows of one sample are not side by side, as in (time, samples) flattened.
+
+    Two copies of a sample must then give two equal halves.
+    """
+    sites = {s for step in steps for s in (step.state_at, step.rate_at) if s.entries > 1}
+    if not sites:
+        return
+    twice = Example(*(picked(part, torch.tensor([0, 0])) for part in call))
+    with plain_run(model), Kept(model, steps, torch.clone) as seen:
+        run_on(model, twice)
+    for site in sites & seen.values.keys():
+        one, other = seen.values[site].chunk(2, dim=site.axis)
+        if not one.is_meta and bool((one - other).abs().max() > _ROUNDING * one.abs().max()):
+            raise StepError(
+                f"In {site.module!r} each sample has {site.entries} rows of an axis, and they are "
+                "not side by side, so that the samples cannot be told apart. Flatten with the "
+                "sample's axis first, as in `x.flatten(0, 1)` of (samples, time, ...)."
             )
 
 
