@@ -331,6 +331,18 @@ def test_probabilities_have_an_accuracy_and_no_loss():
     )
 
 
+def test_logits_that_look_like_probabilities_by_chance_are_logits():
+    """Of images one by one, some sum to one; the batches may be of any size."""
+
+    def give(f, y):
+        return y.softmax(1) * torch.where(f[:, :1] > 0.5, 5, 1)
+
+    one_by_one = list(zip(*(part.split(1) for part in LABELLED), strict=True))
+    single, whole = (measure(Giving(give), loader) for loader in (one_by_one, [LABELLED]))
+    np.testing.assert_allclose(single.kept.loss, whole.kept.loss, rtol=RTOL["float64"])
+    assert single.notes == ()
+
+
 class Maps(nn.Module):
     """One step, whose result is a map."""
 

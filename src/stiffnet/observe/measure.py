@@ -125,6 +125,8 @@ def measure(
         run = run or (_Run(network, steps) if steps else None)
     if run is None:
         raise StepError("The loader gave no batch, so nothing was measured. Give it some images.")
+    if seen.probabilities:
+        remarks[_PROBABILITIES] = None
     return StiffnessReport(
         steps=tuple(run.steps),
         summary=run.metric.summary(),
@@ -241,6 +243,7 @@ class _Seen:
     among_first: int = 0
     judged: int = 0
     outputs: int = 0  # of the network, where it is judged
+    shares: int = 0
     _rows: dict[str, np.ndarray] = field(default_factory=dict)
 
     def add(self, nsi: Tensor, outcome: "_Outcome") -> None:
@@ -253,6 +256,7 @@ class _Seen:
             self.among_first += int((outcome.rank < FIRST).sum())
             self.judged += len(correct)
             self.outputs = outcome.outputs
+            self.shares += outcome.shares
         columns = {"nsi": nsi, "label": outcome.label, "loss": outcome.loss, "correct": correct}
         batch = {k: v.numpy() for k, v in columns.items() if v is not None} | {"number": number}
         self._merge(batch)
@@ -279,6 +283,7 @@ class _Seen:
         self.correct += other.correct
         self.among_first += other.among_first
         self.judged += other.judged
+        self.shares += other.shares
         self.outputs = max(self.outputs, other.outputs)
 
     @property
@@ -289,8 +294,14 @@ class _Seen:
     def top5(self) -> float | None:
         return self.among_first / self.judged if self.judged and self.outputs > FIRST else None
 
+    @property
+    def probabilities(self) -> bool:
+        """Whether the outputs are that for all samples: for a few, logits may look so by chance."""
+        return 0 < self.judged == self.shares
+
     def kept(self) -> Samples:
-        return Samples(**self._rows)
+        known = {k: v for k, v in self._rows.items() if k != "loss" or not self.probabilities}
+        return Samples(**known)
 
 
 def _gathered(
@@ -320,6 +331,8 @@ class _Outcome:
     rank: Tensor | None = None
     """How many outputs come before that of the label; of equal ones, the first comes first."""
     outputs: int = 0
+    shares: int = 0
+    """Samples whose outputs are not negative and sum to one, as probabilities do."""
     note: str = ""
     """Why something is not known, in a sentence."""
 
@@ -356,9 +369,8 @@ def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) ->
     of_label = logits.gather(1, labels[:, None])
     earlier = torch.arange(logits.shape[1]) < labels[:, None]
     rank = ((logits > of_label) | ((logits == of_label) & earlier)).sum(dim=1)
-    if bool((logits >= 0).all() and ((logits.sum(dim=1) - 1).abs() < _ROUNDING).all()):
-        return _Outcome(labels, None, rank, logits.shape[1], _PROBABILITIES)
-    return _Outcome(labels, loss, rank, logits.shape[1])
+    shares = (logits >= 0).all(dim=1) & ((logits.sum(dim=1) - 1).abs() < _ROUNDING)
+    return _Outcome(labels, loss, rank, logits.shape[1], int(shares.sum()))
 
 
 def logits_of(output: Any) -> Tensor | None:
