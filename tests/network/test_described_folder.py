@@ -76,6 +76,16 @@ def test_a_folder_that_timm_writes_is_read(tmp_path):
         assert torch.equal(loaded.model(images), model(images))
 
 
+def test_a_folder_of_timm_says_how_images_get_its_proportions(timm_folder):
+    said = json.loads((timm_folder / "config.json").read_text())["pretrained_cfg"]
+    for mode in ("center", "squash", "border"):
+        changed(timm_folder, pretrained_cfg=said | {"crop_mode": mode})
+        assert open_model(timm_folder).preparation.crop_mode == mode
+    changed(timm_folder, pretrained_cfg=said | {"crop_mode": "fold"})
+    with pytest.raises(CorruptFileError, match="crop_mode is 'fold'"):
+        open_model(timm_folder)
+
+
 def test_a_folder_of_timm_takes_images_of_another_size(timm_folder):
     assert open_model(timm_folder, image_size=24).preparation.input_size == (3, 24, 24)
 
@@ -136,6 +146,7 @@ def transformers_folder(tmp_path):
     said = {"do_resize": True, "size": {"shortest_edge": 36}, "do_center_crop": True}
     said |= {"crop_size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3}
     said |= {"image_std": [0.25] * 3, "resample": 3, "do_normalize": True}
+    said |= {"image_processor_type": "CLIPImageProcessor"}
     (tmp_path / "hf" / "preprocessor_config.json").write_text(json.dumps(said))
     return tmp_path / "hf", model
 
@@ -153,6 +164,15 @@ def test_a_folder_of_transformers_opens_as_transformers_opens_it(transformers_fo
     )
     (folder / "preprocessor_config.json").unlink()
     assert open_model(folder).made_by["preparation"] == "assumed"
+
+
+def test_colours_in_another_order_are_refused(transformers_folder):
+    folder, _ = transformers_folder
+    path = folder / "preprocessor_config.json"
+    said = json.loads(path.read_text()) | {"image_processor_type": "MobileViTImageProcessor"}
+    path.write_text(json.dumps(said | {"do_flip_channel_order": True}))
+    with pytest.raises(CheckpointError, match="in a way that is not known here: its processor"):
+        open_model(folder)
 
 
 def test_a_folder_of_transformers_that_lacks_a_tensor_is_refused(transformers_folder):
