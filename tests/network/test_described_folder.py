@@ -184,6 +184,31 @@ def test_a_folder_of_transformers_that_lacks_a_tensor_is_refused(transformers_fo
         open_model(folder)
 
 
+TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+TINY |= {"intermediate_size": 16, "image_size": 32, "patch_size": 8}
+
+
+@pytest.mark.parametrize("kind", ["", "WithTeacher"])
+def test_of_several_classes_the_one_that_was_saved_is_built(tmp_path, kind):
+    transformers = pytest.importorskip("transformers")
+    name = f"DeiTForImageClassification{kind}"
+    model = getattr(transformers, name)(transformers.DeiTConfig(**TINY)).eval()
+    model.save_pretrained(tmp_path)
+    loaded = open_model(tmp_path)
+    assert loaded.name == f"transformers:{name}"
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(images).logits, model(images).logits, atol=1e-6)
+
+
+def test_weights_that_were_saved_in_half_precision_run_in_single(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model = transformers.ViTForImageClassification(transformers.ViTConfig(**TINY)).half()
+    model.save_pretrained(tmp_path)
+    loaded = open_model(tmp_path).model
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
+
+
 def test_a_network_that_reads_text_is_refused(tmp_path):
     transformers = pytest.importorskip("transformers")
     transformers.BertConfig().save_pretrained(tmp_path)

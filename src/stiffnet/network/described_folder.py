@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from stiffnet.data.images import Preparation
@@ -162,7 +163,7 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
             )
             classifiers = modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
             known = classifiers if type(config) in classifiers else modeling_auto.MODEL_MAPPING
-            build: Any = known[type(config)]
+            build = _class_of(known[type(config)], config)
             if build.main_input_name != "pixel_values":
                 raise CheckpointError(
                     f"{folder} is {build.__name__}, which does not read images. Measure it in "
@@ -186,6 +187,13 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
     return LoadedModel(model.eval(), name, preparation, classes, TRAIN, made_by, {})
 
 
+def _class_of(kinds: Any, config: Any) -> Any:
+    """Of several classes for one description, such as DeiT's, the one that was saved."""
+    several = kinds if isinstance(kinds, tuple) else (kinds,)
+    saved = config.architectures or ()
+    return next((kind for kind in several if kind.__name__ in saved), several[0])
+
+
 def _filled(model: nn.Module, state: StateDict) -> tuple[nn.Module, Facts]:
     """Fill a network of transformers; files of earlier versions have names that it converts."""
     try:
@@ -198,6 +206,7 @@ def _filled(model: nn.Module, state: StateDict) -> tuple[nn.Module, Facts]:
                     config=model.config,
                     state_dict=dict(state.values),
                     output_loading_info=True,
+                    dtype=torch.get_default_dtype(),  # as `build` does, whatever was saved
                 )
             except Exception:  # of any kind: it does not fit, and ours says how
                 raise refusal from None
