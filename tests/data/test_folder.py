@@ -8,12 +8,14 @@ import struct
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 from torchvision import transforms
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from stiffnet.data import open_data
+from stiffnet.data.decode import Middle
 from stiffnet.data.folder import SUFFIXES, image_folder
 from stiffnet.data.images import Preparation
 from stiffnet.data.photos import photographs
@@ -447,3 +449,16 @@ def test_the_crop_keeps_the_middle_share(tmp_path):
         preparation = dataclasses.replace(whole, crop=crop, interpolation="nearest")
         [(images, _)] = image_folder(tmp_path / "set").batches(preparation, batch_size=1)
         assert images.mean().item() == mean
+
+
+@pytest.mark.parametrize("mode", ["squash", "border"])
+@pytest.mark.parametrize("size", [(50, 31), (20, 47), (40, 40), (9, 300)])
+def test_other_proportions_are_brought_to_the_network_s_as_timm_does(mode, size):
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
+    found = Preparation((3, 24, 16), mean, std, 1.0, "bicubic", mode)
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    image = Image.fromarray(pixels)
+    theirs = timm.data.create_transform(
+        (3, 24, 16), crop_pct=1.0, crop_mode=mode, interpolation="bicubic", mean=mean, std=std
+    )
+    assert torch.allclose(found(Middle(found)(image, 0)[None])[0], theirs(image), atol=1e-6)

@@ -76,6 +76,16 @@ def test_a_folder_that_timm_writes_is_read(tmp_path):
         assert torch.equal(loaded.model(images), model(images))
 
 
+def test_a_folder_of_timm_says_how_images_get_its_proportions(timm_folder):
+    said = json.loads((timm_folder / "config.json").read_text())["pretrained_cfg"]
+    for mode in ("center", "squash", "border"):
+        changed(timm_folder, pretrained_cfg=said | {"crop_mode": mode})
+        assert open_model(timm_folder).preparation.crop_mode == mode
+    changed(timm_folder, pretrained_cfg=said | {"crop_mode": "fold"})
+    with pytest.raises(CorruptFileError, match="crop_mode is 'fold'"):
+        open_model(timm_folder)
+
+
 def test_a_folder_of_timm_takes_images_of_another_size(timm_folder):
     assert open_model(timm_folder, image_size=24).preparation.input_size == (3, 24, 24)
 
@@ -136,6 +146,7 @@ def transformers_folder(tmp_path):
     said = {"do_resize": True, "size": {"shortest_edge": 36}, "do_center_crop": True}
     said |= {"crop_size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3}
     said |= {"image_std": [0.25] * 3, "resample": 3, "do_normalize": True}
+    said |= {"image_processor_type": "CLIPImageProcessor"}
     (tmp_path / "hf" / "preprocessor_config.json").write_text(json.dumps(said))
     return tmp_path / "hf", model
 
@@ -155,6 +166,15 @@ def test_a_folder_of_transformers_opens_as_transformers_opens_it(transformers_fo
     assert open_model(folder).made_by["preparation"] == "assumed"
 
 
+def test_colours_in_another_order_are_refused(transformers_folder):
+    folder, _ = transformers_folder
+    path = folder / "preprocessor_config.json"
+    said = json.loads(path.read_text()) | {"image_processor_type": "MobileViTImageProcessor"}
+    path.write_text(json.dumps(said | {"do_flip_channel_order": True}))
+    with pytest.raises(CheckpointError, match="in a way that is not known here: its processor"):
+        open_model(folder)
+
+
 def test_a_folder_of_transformers_that_lacks_a_tensor_is_refused(transformers_folder):
     folder, model = transformers_folder
     state = model.state_dict()
@@ -162,6 +182,31 @@ def test_a_folder_of_transformers_that_lacks_a_tensor_is_refused(transformers_fo
     save_file(state, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"1 missing: classifier\.1\.weight"):
         open_model(folder)
+
+
+TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+TINY |= {"intermediate_size": 16, "image_size": 32, "patch_size": 8}
+
+
+@pytest.mark.parametrize("kind", ["", "WithTeacher"])
+def test_of_several_classes_the_one_that_was_saved_is_built(tmp_path, kind):
+    transformers = pytest.importorskip("transformers")
+    name = f"DeiTForImageClassification{kind}"
+    model = getattr(transformers, name)(transformers.DeiTConfig(**TINY)).eval()
+    model.save_pretrained(tmp_path)
+    loaded = open_model(tmp_path)
+    assert loaded.name == f"transformers:{name}"
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(images).logits, model(images).logits, atol=1e-6)
+
+
+def test_weights_that_were_saved_in_half_precision_run_in_single(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model = transformers.ViTForImageClassification(transformers.ViTConfig(**TINY)).half()
+    model.save_pretrained(tmp_path)
+    loaded = open_model(tmp_path).model
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
 
 
 def test_a_network_that_reads_text_is_refused(tmp_path):

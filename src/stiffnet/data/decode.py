@@ -21,19 +21,31 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF")  # no decoder beyond the
 
 @dataclass(frozen=True)
 class Middle:
-    """Shows the middle of an image, whole but for what the network's proportions cut away."""
+    """Shows the middle of an image, in the proportions of the network."""
 
     preparation: Preparation
 
     def __call__(self, image: Image.Image, sample: int) -> Tensor:
         """Return uint8 (channel, height, width)."""
-        _, height, width = self.preparation.input_size
-        scale = max(width / image.width, height / image.height) / self.preparation.crop
-        left = max((image.width - width / scale) / 2, 0)
-        upper = max((image.height - height / scale) / 2, 0)
+        given = self.preparation
+        _, height, width = given.input_size
+        across, down = width / image.width, height / image.height
+        if given.crop_mode != "squash":
+            across = down = (min if given.crop_mode == "border" else max)(across, down)
+        across, down = across / given.crop, down / given.crop
+        left = max((image.width - width / across) / 2, 0)
+        upper = max((image.height - height / down) / 2, 0)
         # One step, since scaling a very long image first would need its whole length in memory.
         box = (left, upper, image.width - left, image.height - upper)
-        return _pixels(image.resize((width, height), _resampling(self.preparation), box=box))
+        wide = max(min(width, round(image.width * across)), 1)
+        tall = max(min(height, round(image.height * down)), 1)
+        shown = image.resize((wide, tall), _resampling(given), box=box)
+        if (wide, tall) != (width, height):
+            colour = tuple(round(255 * value) for value in given.mean)
+            whole = Image.new(image.mode, (width, height), colour if len(colour) > 1 else colour[0])
+            whole.paste(shown, ((width - wide) // 2, (height - tall) // 2))
+            shown = whole
+        return _pixels(shown)
 
 
 @dataclass(frozen=True)

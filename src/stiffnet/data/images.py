@@ -16,13 +16,17 @@ from stiffnet.errors import DataError
 
 Batch = TypeVar("Batch", covariant=True)
 
+CROP_MODES = ("center", "squash", "border")
+
 
 @dataclass(frozen=True)
 class Preparation:
     """What a network expects of its images: size, channels and normalisation.
 
-    `crop` and `interpolation` are for photographs of any size, which a folder holds: the share
-    of the shorter side that the middle crop keeps, and how pixels are resampled.
+    The others are for photographs of any size, which a folder holds: the share of the sides that
+    the middle crop keeps, how pixels are resampled, and what becomes of other proportions. As timm
+    has it, ``"center"`` cuts the longer side, ``"squash"`` changes the proportions, and
+    ``"border"`` adds borders in the colour of the mean.
     """
 
     input_size: tuple[int, int, int]
@@ -30,6 +34,11 @@ class Preparation:
     std: tuple[float, ...]
     crop: float = 1.0
     interpolation: str = "bilinear"
+    crop_mode: str = "center"
+
+    def __post_init__(self) -> None:
+        if self.crop_mode not in CROP_MODES:
+            raise ValueError(f"crop_mode is {self.crop_mode!r}, none of {', '.join(CROP_MODES)}")
 
     def __call__(self, images: Tensor) -> Tensor:
         """Turn uint8 images (batch, channel, height, width) into the network's input."""

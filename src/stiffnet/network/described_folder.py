@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+import torch
 from torch import nn
 
 from stiffnet.data.images import Preparation
@@ -21,6 +21,7 @@ from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import TRAIN
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.preparation import IMAGENET_MEAN, IMAGENET_STD, preparation_of
+from stiffnet.network.processors import preparation_like
 from stiffnet.network.state_dicts import StateDict
 from stiffnet.network.weights import Facts, fill, read_state_dict
 from stiffnet.words import first_line
@@ -115,6 +116,7 @@ def _from_timm(
             std=tuple(map(float, said.get("std", own.std))),
             crop=float(said.get("crop_pct", own.crop)),
             interpolation=str(said.get("interpolation", own.interpolation)),
+            crop_mode=str(said.get("crop_mode", "center")),
         )
     except (TypeError, ValueError) as error:
         raise CorruptFileError(
@@ -161,7 +163,7 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
             )
             classifiers = modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
             known = classifiers if type(config) in classifiers else modeling_auto.MODEL_MAPPING
-            build: Any = known[type(config)]
+            build = _class_of(known[type(config)], config)
             if build.main_input_name != "pixel_values":
                 raise CheckpointError(
                     f"{folder} is {build.__name__}, which does not read images. Measure it in "
@@ -185,6 +187,13 @@ def _from_transformers(folder: Path, key: str) -> LoadedModel:
     return LoadedModel(model.eval(), name, preparation, classes, TRAIN, made_by, {})
 
 
+def _class_of(kinds: Any, config: Any) -> Any:
+    """Of several classes for one description, such as DeiT's, the one that was saved."""
+    several = kinds if isinstance(kinds, tuple) else (kinds,)
+    saved = config.architectures or ()
+    return next((kind for kind in several if kind.__name__ in saved), several[0])
+
+
 def _filled(model: nn.Module, state: StateDict) -> tuple[nn.Module, Facts]:
     """Fill a network of transformers; files of earlier versions have names that it converts."""
     try:
@@ -197,6 +206,7 @@ def _filled(model: nn.Module, state: StateDict) -> tuple[nn.Module, Facts]:
                     config=model.config,
                     state_dict=dict(state.values),
                     output_loading_info=True,
+                    dtype=torch.get_default_dtype(),  # as `build` does, whatever was saved
                 )
             except Exception:  # of any kind: it does not fit, and ours says how
                 raise refusal from None
@@ -217,43 +227,26 @@ def _transformers_classes(config: Any) -> tuple[str, ...]:
 def _transformers_preparation(folder: Path, config: Any) -> tuple[Preparation, bool]:
     """What a network expects of its images, and whether that had to be assumed."""
     channels = int(getattr(config, "num_channels", 3))
-    side = getattr(config, "image_size", 224)
-    tall, wide = (side, side) if isinstance(side, int) else tuple(side)
-    whole = Preparation((channels, tall, wide), IMAGENET_MEAN, IMAGENET_STD)
-    if channels != len(whole.mean):
-        whole = replace(whole, mean=(0.5,) * channels, std=(0.5,) * channels)
     if not (folder / PREPROCESSOR).is_file():
+        side = getattr(config, "image_size", 224)
+        tall, wide = (side, side) if isinstance(side, int) else tuple(side)
+        whole = Preparation((channels, tall, wide), IMAGENET_MEAN, IMAGENET_STD)
+        if channels != len(whole.mean):
+            whole = replace(whole, mean=(0.5,) * channels, std=(0.5,) * channels)
         return whole, True
-    said = _read_json(folder / PREPROCESSOR)
     try:
-        size = _sides(said.get("size"), (tall, wide))
-        shown = _sides(said.get("crop_size"), size) if said.get("do_center_crop") else size
-        crop = float(said.get("crop_pct") or shown[0] / max(size[0], shown[0]))
-        mean, std = (0.0,) * channels, (1.0,) * channels
-        if said.get("do_normalize", True):
-            mean = tuple(map(float, said.get("image_mean", whole.mean)))
-            std = tuple(map(float, said.get("image_std", whole.std)))
-        if said.get("rescale_factor", 1 / 255) != 1 / 255 or len(mean) != channels:
-            raise ValueError("another range of pixels, or number of channels")
-        sampling = Image.Resampling(said.get("resample", Image.Resampling.BILINEAR)).name.lower()
-    except (TypeError, ValueError, KeyError) as error:
+        from transformers import AutoImageProcessor
+
+        with quiet_transformers():
+            processor = AutoImageProcessor.from_pretrained(
+                folder, trust_remote_code=False, local_files_only=True
+            )
+            return preparation_like(processor, channels), False
+    except Exception as error:  # of any kind: a description of strangers
         raise CheckpointError(
             f"{folder / PREPROCESSOR} prepares images in a way that is not known here: "
             f"{first_line(error)}. Prepare them in Python, and use `stiffnet.measure`."
         ) from error
-    return Preparation((channels, *shown), mean, std, crop, sampling), False
-
-
-def _sides(size: object, otherwise: tuple[int, int]) -> tuple[int, int]:
-    if size is None:
-        return otherwise
-    if isinstance(size, int):
-        return size, size
-    if isinstance(size, dict) and "height" in size:
-        return int(size["height"]), int(size["width"])
-    if isinstance(size, dict) and "shortest_edge" in size:
-        return int(size["shortest_edge"]), int(size["shortest_edge"])
-    raise ValueError(f"size {size}")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -49,13 +49,14 @@ class Part(Struct, forbid_unknown_fields=True):
 
 
 class Prepared(Struct, forbid_unknown_fields=True):
-    """A `Preparation` as the manifest has it; the first ones lack the last two."""
+    """A `Preparation` as the manifest has it; the first ones lack the last three."""
 
     input_size: tuple[Side, Side, Side]
     mean: tuple[float, ...]
     std: tuple[Positive, ...]
     crop: Annotated[float, Meta(gt=0, le=1)] = 1.0
     interpolation: str = "bilinear"
+    crop_mode: Literal["center", "squash", "border"] = "center"
 
     def __post_init__(self) -> None:
         if not len(self.mean) == len(self.std) == self.input_size[0]:

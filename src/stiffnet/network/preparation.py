@@ -30,6 +30,7 @@ def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) 
             tuple(config["std"]),
             config["crop_pct"],
             config["interpolation"],
+            config["crop_mode"],
         )
     channels, height, width = published.input_size
     channels = in_chans or channels
