@@ -125,8 +125,6 @@ def measure(
         run = run or (_Run(network, steps) if steps else None)
     if run is None:
         raise StepError("The loader gave no batch, so nothing was measured. Give it some images.")
-    if seen.probabilities:
-        remarks[_PROBABILITIES] = None
     return StiffnessReport(
         steps=tuple(run.steps),
         summary=run.metric.summary(),
@@ -135,7 +133,7 @@ def measure(
         top5=seen.top5,
         classes=tuple(classes),
         facts=facts_on(network, run.samples, facts),
-        notes=(*notes, *list(remarks)[:1]),
+        notes=(*notes, *[*remarks, *seen.notes][:1]),
     )
 
 
@@ -298,6 +296,10 @@ class _Seen:
     def probabilities(self) -> bool:
         """Whether the outputs are that for all samples: for a few, logits may look so by chance."""
         return 0 < self.judged == self.shares
+
+    @property
+    def notes(self) -> list[str]:
+        return [_PROBABILITIES] if self.probabilities else []
 
     def kept(self) -> Samples:
         known = {k: v for k, v in self._rows.items() if k != "loss" or not self.probabilities}
