@@ -4,6 +4,7 @@ import copy
 import random
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -78,3 +79,48 @@ def test_lazy_layers_stay_made():
     assert len(steps(net, x)) == 1
     assert net.body.in_channels == 4
     assert net(x).shape == (2, 4, 6, 6)
+
+
+class Merging(nn.Linear):
+    """A layer of low rank beside a linear one, merged into it for evaluation, as LoRA's are."""
+
+    def __init__(self, width, rank=2):
+        super().__init__(width, width)
+        self.down = nn.Parameter(0.1 * torch.randn(rank, width))
+        self.up = nn.Parameter(0.1 * torch.randn(width, rank))
+        self.merged = False
+
+    def train(self, mode=True):
+        super().train(mode)
+        if self.merged == mode:
+            self.weight.data += (-1 if mode else 1) * (self.up @ self.down).detach()
+            self.merged = not mode
+        return self
+
+    def forward(self, x):
+        low = 0.0 if self.merged else x @ self.down.T @ self.up.T
+        return super().forward(x) + low
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_weights_that_a_mode_changes_are_given_back_bit_by_bit(frozen):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = Merging(16)
+
+        def forward(self, x):
+            return x + self.layer(x).relu()
+
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Block(), Block(), nn.Linear(16, 4)), torch.randn(8, 16)
+    model[0].train(not frozen)
+    before, merged = copy.deepcopy(model.state_dict()), [model[0].layer.merged, False]
+    weights = list(model.parameters())
+    assert len(steps(model, x)) == 2
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [model[0].layer.merged, model[1].layer.merged] == merged == [frozen, False]
+    assert all(one is other for one, other in zip(model.parameters(), weights, strict=True))
+    assert [part.training for part in (model[0], model[0].layer, model[1])] == [
+        not frozen, not frozen, True,
+    ]  # fmt: skip

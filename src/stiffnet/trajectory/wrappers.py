@@ -119,7 +119,8 @@ def _own_state(model: nn.Module) -> Iterator[None]:
     """Give back what a forward pass changes, also in evaluation: buffers, counters, caches, lists.
 
     An attribute gets its value back, and a list, dictionary, set or other object its content, one
-    level deep.
+    level deep. So do weights, where a change of mode may change them, as LoRA's layers merge theirs
+    for evaluation.
     """
     kept = [
         (module, dict(module._buffers), _copied(module._buffers), _copied(_attributes(module)))
@@ -127,9 +128,15 @@ def _own_state(model: nn.Module) -> Iterator[None]:
         if not isinstance(module, torch.jit.ScriptModule | LazyModuleMixin)
     ]
     objects = [_attributes(module) for module, *_ in kept]
+    weights = [(module, dict(module._parameters)) for module in _changing_with_mode(model)]
+    copies = [_copied(own) for _, own in weights]
     try:
         yield
     finally:
+        for (module, own), copy in zip(weights, copies, strict=True):
+            module._parameters.clear()
+            module._parameters.update(own)
+            _refill(own, copy)
         for (module, buffers, values, contents), attributes in zip(kept, objects, strict=True):
             module._buffers.update(buffers)
             for name in set(_attributes(module)) - set(attributes):
@@ -137,6 +144,27 @@ def _own_state(model: nn.Module) -> Iterator[None]:
             module.__dict__.update(attributes)
             _refill(buffers, values)
             _refill(attributes, contents)
+
+
+def _changing_with_mode(model: nn.Module) -> list[nn.Module]:
+    """The modules with a `train` or `eval` of their own, and all that are inside them."""
+    found = {
+        inner: None
+        for module in model.modules()
+        if _switches(module)
+        for inner in module.modules()
+        if not isinstance(inner, torch.jit.ScriptModule | LazyModuleMixin)
+    }
+    return list(found)
+
+
+def _switches(module: nn.Module) -> bool:
+    kind = type(module)
+    return (
+        kind.train is not nn.Module.train
+        or kind.eval is not nn.Module.eval
+        or not {"train", "eval"}.isdisjoint(vars(module))
+    )
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
@@ -202,7 +230,7 @@ def own_chance(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def borrowed(model: nn.Module) -> Iterator[None]:
     """Evaluate without compilation, and leave no trace in the model or in random numbers."""
-    with own_chance(model), evaluating(model), eagerly(model), _own_state(model):
+    with own_chance(model), _own_state(model), evaluating(model), eagerly(model):
         yield
 
 
