@@ -6,7 +6,7 @@ from lightning import pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 import stiffnet
 from callbacks.scripts import STEPS, Varied, network, same
@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec"),  # Lightning on a newer torch
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but"),
+    pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists"),
 ]
 
@@ -39,14 +40,15 @@ class Module(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(folder, *callbacks, epochs=2, module=None, valid=True, **options):
+def fit(folder, *callbacks, epochs=2, module=None, valid=True, steps=-1, data=None, **options):
     pl.seed_everything(0, verbose=False)
     module = module or Module()
     trainer = pl.Trainer(
-        accelerator="cpu", max_epochs=epochs, logger=CSVLogger(folder), callbacks=[*callbacks],
+        accelerator="cpu", max_epochs=epochs, max_steps=steps, logger=CSVLogger(folder),
+        callbacks=[*callbacks],
         enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=1,
     )  # fmt: skip
-    loaders = [DataLoader(Varied(), 8, shuffle=True)]
+    loaders = [DataLoader(Varied(), 8, shuffle=True) if data is None else data]
     loaders += [DataLoader(Varied(10), 8)] if valid else []
     trainer.fit(module, *loaders, **options)
     return trainer, module
@@ -126,4 +128,29 @@ def test_a_checkpoint_may_be_chosen_by_it_and_keeps_its_history(tmp_path):
     )
     again = LightningStiffness(samples=8)
     fit(tmp_path, again, best, epochs=3, ckpt_path=tmp_path / "best" / "last.ckpt")
-    assert list(again.monitor.to_frame()["epoch"]) == [0, 1, 2, 2, 3]
+    assert list(again.monitor.to_frame()["epoch"]) == [0, 1, 2, 3]
+
+
+def test_the_epoch_of_a_run_that_ends_or_goes_on_in_the_middle_of_one_is_a_fraction(tmp_path):
+    saved = tmp_path / "saved"
+    each = ModelCheckpoint(saved, filename="{step}", save_top_k=-1, every_n_train_steps=1)
+    callback = LightningStiffness(samples=8)
+    _, module = fit(tmp_path, callback, each, steps=5)  # of three an epoch
+    history = callback.monitor.to_frame()
+    assert list(history["epoch"]) == [0, 1, 1 + 2 / 3]
+    broken_off = stiffnet.measure(module, callback.monitor._sample).tns
+    assert list(history["stiffness/tns"])[-1] == broken_off
+    for steps, expected in ((2, [0, 2 / 3, 1, 2]), (3, [0, 1, 2]), (5, [0, 1, 1 + 2 / 3, 2])):
+        again = LightningStiffness(samples=8)
+        fit(tmp_path, again, each, ckpt_path=saved / f"step={steps}.ckpt")
+        assert list(again.monitor.to_frame()["epoch"]) == expected
+
+
+def test_an_epoch_that_is_broken_off_is_not_measured_if_nobody_knows_its_length(tmp_path):
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return (Varied()[i] for i in range(24))
+
+    callback = LightningStiffness(samples=8)
+    fit(tmp_path, callback, steps=5, data=DataLoader(Stream(), 8))
+    assert list(callback.monitor.to_frame()["epoch"]) == [0, 1]

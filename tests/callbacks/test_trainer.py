@@ -38,12 +38,13 @@ class Named(Dataset):
         return {"pixel_values": image, "labels": label, "name": index}
 
 
-def train(folder, *, watched=True, tested=10, **options):
+def train(folder, *, watched=True, tested=10, steps=-1, start=None, save="no", **options):
     transformers.set_seed(0)
     arguments = transformers.TrainingArguments(
         folder, per_device_train_batch_size=8, num_train_epochs=2, report_to="none", seed=0,
-        use_cpu=True, disable_tqdm=True, save_strategy="no", learning_rate=0.1,
-        dataloader_pin_memory=False, logging_strategy="epoch", optim="adamw_torch",
+        use_cpu=True, disable_tqdm=True, save_strategy=save, save_steps=1, max_steps=steps,
+        learning_rate=0.1, dataloader_pin_memory=False, logging_strategy="epoch",
+        optim="adamw_torch",
     )  # fmt: skip
     trainer = transformers.Trainer(
         Model(), arguments, train_dataset=Named(24), eval_dataset=Named(tested) if tested else None
@@ -52,7 +53,7 @@ def train(folder, *, watched=True, tested=10, **options):
     callback = TrainerStiffness(trainer, samples=8, **options)
     if watched:
         trainer.add_callback(callback)
-    trainer.train()
+    trainer.train(resume_from_checkpoint=start)
     return trainer, callback
 
 
@@ -85,3 +86,14 @@ def test_without_evaluation_the_training_images_are_measured(tmp_path):
     _, callback = train(tmp_path, tested=0, every=2)
     assert sum(len(batch["pixel_values"]) for batch in callback.monitor._sample) == 8
     assert list(callback.monitor.to_frame()["epoch"]) == [0, 2]
+
+
+def test_the_epoch_of_a_run_that_ends_or_goes_on_in_the_middle_of_one_is_a_fraction(tmp_path):
+    trainer, callback = train(tmp_path, steps=5, save="steps")  # of three an epoch
+    history = callback.monitor.to_frame()
+    assert list(history["epoch"]) == pytest.approx([0, 1, 1 + 2 / 3])
+    rows = [row for row in trainer.state.log_history if "stiffness/tns" in row]
+    assert [row["epoch"] for row in rows] == list(history["epoch"])
+    for steps, expected in ((2, [2 / 3, 1, 2]), (3, [1, 2]), (5, [1 + 2 / 3, 2])):
+        _, again = train(tmp_path, start=str(tmp_path / f"checkpoint-{steps}"))
+        assert list(again.monitor.to_frame()["epoch"]) == pytest.approx(expected)

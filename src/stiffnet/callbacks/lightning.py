@@ -1,5 +1,6 @@
 """Stiffness by epoch in Lightning, whichever of its two packages the script imports."""
 
+import math
 import sys
 from typing import Any
 
@@ -28,7 +29,8 @@ class LightningStiffness(Callback):
 
     The numbers go to every logger of the trainer, and as ``stiffness/tns`` to whatever monitors
     metrics, such as `ModelCheckpoint`. Under DDP each rank measures its part of the sample. The
-    history is kept in checkpoints.
+    history is kept in checkpoints. Where training ends or goes on in the middle of an epoch, the
+    row's epoch is a fraction; if nobody knows how long the epoch is, there is no row.
 
     Args:
         data: As in `StiffnessMonitor`. None takes the trainer's first validation data, or its
@@ -65,15 +67,28 @@ class LightningStiffness(Callback):
         """Measure the network as training begins, or goes on."""
         if self.monitor.data is None:
             self.monitor.data = _data_of(trainer)
-        row = self.monitor(self._network(pl_module), trainer.current_epoch)
+        part = _part_done(trainer)
+        row = {} if part is None else self._again(pl_module, trainer.current_epoch + part)
         for logger in trainer.loggers if row else ():
             logger.log_metrics(row, step=trainer.global_step)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Measure the network after an epoch."""
-        row = self.monitor(self._network(pl_module), trainer.current_epoch + 1)
+        part = _part_done(trainer)
+        row = {}
+        if part is not None:
+            row = self.monitor(self._network(pl_module), trainer.current_epoch + (part or 1))
         several = trainer.world_size > 1  # whose numbers are equal, as Lightning cannot know
         pl_module.log_dict(row, on_step=False, on_epoch=True, sync_dist=several)
+
+    def _again(self, module: Any, epoch: float) -> dict[str, float]:
+        """Measure; the row takes the place of the one of that epoch in a checkpoint."""
+        history = self.monitor.history
+        before = len(history)
+        row = self.monitor(self._network(module), epoch)
+        if row and before and history[before - 1]["epoch"] == epoch:
+            del history[before - 1]
+        return row
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history, for a checkpoint."""
@@ -92,6 +107,15 @@ class LightningStiffness(Callback):
                 f"`network` is {self.network!r}, and {type(module).__name__} has no such part; it "
                 f"has {listed(there, 5) or 'none'}. Give the path of a network in it."
             ) from error
+
+
+def _part_done(trainer: Any) -> float | None:
+    """Share of an epoch that was broken off; 0 if none was, None if its length is not known."""
+    progress, batches = trainer.fit_loop.epoch_loop.batch_progress, trainer.num_training_batches
+    done = progress.current.ready
+    if progress.is_last_batch or done in (0, batches):
+        return 0.0
+    return done / batches if math.isfinite(batches) else None
 
 
 def _data_of(trainer: Any) -> Any:

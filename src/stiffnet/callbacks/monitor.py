@@ -63,7 +63,7 @@ class StiffnessMonitor:
         samples: int = SAMPLES,
         seed: int | None = None,
         every: int = 1,
-        log: Callable[[dict[str, float], int], object] | None = None,
+        log: Callable[[dict[str, float], Any], object] | None = None,
         stop_on_nan: bool = False,
         prefix: str = PREFIX,
     ) -> None:
@@ -84,12 +84,13 @@ class StiffnessMonitor:
         self._sample: list[Any] | None = None
         self._works = False
 
-    def __call__(self, model: nn.Module, epoch: int) -> dict[str, float]:
+    def __call__(self, model: nn.Module, epoch: float) -> dict[str, float]:
         """Measure the network, if it is this epoch's turn.
 
         Args:
             model: The network; wrappers and `torch.compile` are looked through.
-            epoch: Epochs done so far; 0 before the first. It is measured if `every` divides it.
+            epoch: Epochs done so far; 0 before the first, and 1.5 in the middle of the second. It
+                is measured if `every` divides the whole ones.
 
         Returns:
             ``stiffness/tns``, its standard error ``stiffness/tns_se``, the mean NSI of every step
@@ -100,7 +101,7 @@ class StiffnessMonitor:
             StiffnetError: In the first call, if the network or the data cannot be measured.
             NonFiniteError: If a state is NaN or infinite, and `stop_on_nan` is set.
         """
-        if epoch % self.every:
+        if int(epoch) % self.every:
             return {}
         begun = time.perf_counter()
         try:
@@ -153,7 +154,7 @@ class StiffnessMonitor:
         for batch in self._sample:
             yield mapped(batch, cast)
 
-    def _unknown(self, epoch: int, error: StiffnetError) -> dict[str, float]:
+    def _unknown(self, epoch: float, error: StiffnetError) -> dict[str, float]:
         """Say what went wrong, and return a row of the known columns without numbers."""
         if _rank() == 0:
             warnings.warn(f"Stiffness after epoch {epoch} is not known: {error}", stacklevel=3)

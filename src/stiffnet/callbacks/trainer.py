@@ -1,5 +1,6 @@
 """Stiffness by epoch in the Trainer of transformers."""
 
+import math
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -16,11 +17,15 @@ except ImportError as error:
     ) from error
 
 
+_ROUNDING = 1e-9  # far below the share of a batch in an epoch
+
+
 class TrainerStiffness(TrainerCallback):
     """Logs TNS and the NSI of every step before training and after each epoch.
 
-    The numbers go through ``trainer.log``: into the history, and to all that it reports to. Add it
-    with ``trainer.add_callback(TrainerStiffness(trainer))``.
+    Where training ends or goes on in the middle of an epoch, the row's epoch is a fraction, as in
+    the trainer's own log. The numbers go through ``trainer.log``: into the history, and to all that
+    it reports to. Add it with ``trainer.add_callback(TrainerStiffness(trainer))``.
 
     Args:
         trainer: Whose logger takes the numbers.
@@ -48,18 +53,25 @@ class TrainerStiffness(TrainerCallback):
         """Measure the network as training begins, or goes on."""
         if self.monitor.data is None:
             self.monitor.data = _data_of(self.trainer, kwargs["train_dataloader"])
-        self._log(control, kwargs["model"], round(state.epoch or 0))
+        self._log(control, kwargs["model"], _epochs(state))
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure the network after an epoch."""
-        self._log(control, kwargs["model"], round(state.epoch))
+        self._log(control, kwargs["model"], _epochs(state))
 
-    def _log(self, control: Any, model: Any, epoch: int) -> None:
+    def _log(self, control: Any, model: Any, epoch: float) -> None:
         row = self.monitor(model, epoch)
         wanted = control.should_log  # which logging ours would take for done
         if row:
             self.trainer.log(row)
         control.should_log = wanted
+
+
+def _epochs(state: Any) -> float:
+    """Epochs done so far: a whole number, but in the middle of one."""
+    done = float(state.epoch or 0)
+    whole = round(done)
+    return whole if math.isclose(done, whole, abs_tol=_ROUNDING) else done
 
 
 def _data_of(trainer: Any, training: Any) -> Any:
