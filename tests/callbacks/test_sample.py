@@ -5,10 +5,12 @@ from itertools import chain
 import pytest
 import torch
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     IterableDataset,
     SubsetRandomSampler,
     TensorDataset,
+    WeightedRandomSampler,
 )
 
 from stiffnet.callbacks.sample import take
@@ -64,6 +66,40 @@ def test_a_loader_of_a_part_of_its_data_set_gives_that_part():
 def test_a_batch_sampler_of_ones_own_says_which_images_there_are():
     loader = DataLoader(PAIRS, batch_sampler=[[5, 6], [7]])
     assert numbers(take(loader, 4)) == [5, 6, 7]
+
+
+def _weighted(generator):
+    return WeightedRandomSampler(torch.ones(20), 20, generator=generator)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda generator: {"sampler": _weighted(generator), "batch_size": 4},
+        lambda generator: {"batch_sampler": BatchSampler(_weighted(generator), 4, False)},
+        lambda generator: {"sampler": _weighted(None), "batch_size": 4, "generator": generator},
+    ],
+)
+def test_the_order_of_training_stays_where_a_sampler_has_its_own_generator(options):
+    def epoch(*, sampled):
+        torch.manual_seed(0)
+        loader = DataLoader(PAIRS, **options(torch.Generator().manual_seed(1)))
+        if sampled:
+            with torch.random.fork_rng():  # the process's own numbers are others' to give back
+                assert len(numbers(take(loader, 8))) == 8
+        return numbers(images for images, _ in loader)
+
+    assert epoch(sampled=True) == epoch(sampled=False)
+
+
+def test_an_epoch_that_runs_in_kept_workers_goes_on():
+    loader = DataLoader(
+        PAIRS, 4, sampler=SubsetRandomSampler(range(20)), num_workers=1, persistent_workers=True
+    )
+    batches = iter(loader)
+    first = next(batches)[0]
+    take(loader, 8)
+    assert sorted(numbers([first, *(images for images, _ in batches)])) == list(range(20))
 
 
 def test_a_seed_chooses_at_random_and_always_the_same():

@@ -1,6 +1,7 @@
 """A fixed sample of somebody's data: taken once, the same on every run, shared among the ranks."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,33 @@ def take(
         DataError: If there is no sample, or a batch cannot be read.
     """
     batches = _indexed(data, samples, seed, rank, ranks)
-    kept = list(_first(data, samples, rank, ranks) if batches is None else batches)
+    with _undisturbed(data):
+        kept = list(_first(data, samples, rank, ranks) if batches is None else batches)
     if not kept and ranks == 1:
         raise DataError("There is no sample in the data to measure. Give it at least one.")
     return kept
+
+
+@contextmanager
+def _undisturbed(data: Any) -> Iterator[None]:
+    """Give a loader, its samplers and its workers back as they were.
+
+    Their generators decide on the order in which training sees the samples.
+    """
+    if not isinstance(data, DataLoader):
+        yield
+        return
+    owners = [data, data.sampler, data.batch_sampler, getattr(data.batch_sampler, "sampler", None)]
+    found = [each for owner in owners for each in getattr(owner, "__dict__", {}).values()]
+    generators = [each for each in found if isinstance(each, torch.Generator)]
+    states = [each.get_state() for each in generators]
+    workers, data._iterator = data._iterator, None  # those that are kept from epoch to epoch
+    try:
+        yield
+    finally:
+        data._iterator = workers
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
 
 
 def _indexed(
