@@ -394,6 +394,16 @@ def test_a_network_that_mixes_its_samples_is_refused():
         measure(Doubling(), [images(4), images(1)])
 
 
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.blocks = nn.Embedding(12, 6, dtype=torch.float64), known_rates(*RATES)
+
+    def forward(self, input_ids, attention_mask=None):
+        return self.blocks(self.embed(input_ids))
+
+
 def _rank(rank, folder):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2,
@@ -405,6 +415,15 @@ def _rank(rank, folder):
         mine = slice(0, first) if rank == 0 else slice(first, last)
         batches = zip(x[mine].split(3), y[mine].split(3), strict=True)
         measure(classifier(*RATES), batches).save(f"{folder}/{name}{rank}.json")
+    soft = (images(4), torch.rand(4, 3))
+    measure(classifier(*RATES), [soft] if rank else []).save(f"{folder}/soft{rank}.json")
+    many, labels = images(2000), torch.tensor([0] * 100 + [1] * 1900)
+    mine = slice(0, 100) if rank == 0 else slice(100, 2000)
+    fair = measure(classifier(*RATES), [(many[mine], labels[mine])], keep=400)
+    fair.save(f"{folder}/fair{rank}.json")
+    words = {"input_ids": torch.arange(12).reshape(4, 3)}
+    text = measure(Reader(), [words] if rank else [])
+    text.save(f"{folder}/text{rank}.json")
     with pytest.raises(NonFiniteError, match="is NaN for sample 2"):  # and the other one waits
         measure(classifier(*RATES), [spoilt(float("nan")) if rank else images(4)])
     torch.distributed.destroy_process_group()
@@ -423,6 +442,15 @@ def test_two_ranks_give_the_report_of_one(tmp_path):
         np.testing.assert_array_equal(report.kept.number, np.arange(10))
         np.testing.assert_allclose(report.nsi, alone.nsi, rtol=RTOL["merge"])
         np.testing.assert_array_equal(report.kept.label, alone.kept.label)
+    for name in ("soft", "text", "fair"):
+        first, second = (tmp_path / f"{name}{rank}.json" for rank in (0, 1))
+        assert first.read_text() == second.read_text(), name
+    assert "not one class a sample" in " ".join(StiffnessReport.load(tmp_path / "soft0.json").notes)
+    assert StiffnessReport.load(tmp_path / "text0.json").noun == "samples"
+    label = StiffnessReport.load(tmp_path / "fair0.json").kept.label
+    few, expected = int((label == 0).sum()), 400 * 100 / 2000
+    assert len(label) == 400
+    assert abs(few - expected) < 4 * np.sqrt(expected)  # a rank of few samples has its share
 
 
 def test_every_number_says_what_made_it():

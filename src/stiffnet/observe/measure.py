@@ -90,29 +90,26 @@ def measure(
             "data loader, or a list such as `[images]`."
         )
     network = unwrap(model)
-    seen = _Seen(keep)
+    several = dist.is_available() and dist.is_initialized()
+    ranks, rank = (dist.get_world_size(), dist.get_rank()) if several else (1, 0)
+    seen = _Seen(keep, rank)
     run: _Run | None = None
     fault: StiffnetError | None = None
-    remarks: dict[str, None] = {}
-    ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     try:
         with plain_run(network):
             notes = batch_norm_notes(network)
             for inputs, labels in limited(loader, limit):
                 inputs = on_device(inputs, network)
                 if run is None:
-                    run = _Run(
-                        network, find_steps(network, inputs), what_samples_are(network, inputs)
-                    )
+                    run = _Run(network, find_steps(network, inputs))
+                    seen.what = what_samples_are(network, inputs)
                     with plain_run(network):  # once more as when the steps were found
                         run.record(resized(inputs, 2))
                 nsi, increment, output = run(inputs, seen.samples)
                 if isinstance(labels, OtherLabels):
-                    remarks[_LEFT_OUT.format(labels.what)] = None
+                    seen.remarks[_LEFT_OUT.format(labels.what)] = None
                     labels = None
                 outcome = _outcome(output, labels, seen.samples, judge=judge)
-                if outcome.note:
-                    remarks[outcome.note] = None
                 run.metric.update(nsi, increment)
                 seen.add(nsi.cpu(), outcome)
                 on_batch(len(nsi))
@@ -132,8 +129,8 @@ def measure(
         accuracy=seen.accuracy,
         top5=seen.top5,
         classes=tuple(classes),
-        facts=facts_on(network, run.samples, facts),
-        notes=(*notes, *[*remarks, *seen.notes][:1]),
+        facts=facts_on(network, seen.what, facts),
+        notes=(*notes, *seen.notes[:1]),
     )
 
 
@@ -186,8 +183,6 @@ class _Run:
 
     model: nn.Module
     steps: list[Step]
-    samples: dict[str, str] = field(default_factory=dict)
-    """What the samples are, where they are not images."""
     metric: StiffnessMetric = field(init=False)
     _blocks: dict[str, int] = field(default_factory=dict)
 
@@ -231,17 +226,20 @@ class _Run:
 class _Seen:
     """Single values of up to `keep` samples, and counts over all of them.
 
-    Which samples stay is decided by a hash of their position, so the choice is the same for any
-    batch size and order of arrival.
+    Which samples stay is decided by a hash of their rank and position there, so the choice is the
+    same for any batch size and order of arrival, and no rank has more than its share.
     """
 
     keep: int
+    rank: int = 0
     samples: int = 0
     correct: int = 0
     among_first: int = 0
     judged: int = 0
     outputs: int = 0  # of the network, where it is judged
     shares: int = 0
+    what: dict[str, str] = field(default_factory=dict)  # the samples are, where they are not images
+    remarks: dict[str, None] = field(default_factory=dict)
     _rows: dict[str, np.ndarray] = field(default_factory=dict)
 
     def add(self, nsi: Tensor, outcome: "_Outcome") -> None:
@@ -255,9 +253,12 @@ class _Seen:
             self.judged += len(correct)
             self.outputs = outcome.outputs
             self.shares += outcome.shares
+        if outcome.note:
+            self.remarks[outcome.note] = None
         columns = {"nsi": nsi, "label": outcome.label, "loss": outcome.loss, "correct": correct}
-        batch = {k: v.numpy() for k, v in columns.items() if v is not None} | {"number": number}
-        self._merge(batch)
+        batch = {k: v.numpy() for k, v in columns.items() if v is not None}
+        lot = word_at(number.astype(np.uint64), np.uint64(self.rank))
+        self._merge(batch | {"number": number, "lot": lot})
 
     def _merge(self, batch: dict[str, np.ndarray]) -> None:
         if self._rows and batch.keys() != self._rows.keys():
@@ -268,8 +269,7 @@ class _Seen:
             k: np.concatenate([self._rows[k], v]) if self._rows else v for k, v in batch.items()
         }
         if len(merged["number"]) > self.keep:
-            scrambled = word_at(merged["number"].astype(np.uint64), np.uint64(0))
-            chosen = np.sort(np.argsort(scrambled, kind="stable")[: self.keep])
+            chosen = np.sort(np.argsort(merged["lot"], kind="stable")[: self.keep])
             merged = {k: v[chosen] for k, v in merged.items()}
         self._rows = merged
 
@@ -283,6 +283,8 @@ class _Seen:
         self.judged += other.judged
         self.shares += other.shares
         self.outputs = max(self.outputs, other.outputs)
+        self.what = self.what or other.what
+        self.remarks |= other.remarks
 
     @property
     def accuracy(self) -> float | None:
@@ -299,11 +301,11 @@ class _Seen:
 
     @property
     def notes(self) -> list[str]:
-        return [_PROBABILITIES] if self.probabilities else []
+        return [*self.remarks, *([_PROBABILITIES] if self.probabilities else [])]
 
     def kept(self) -> Samples:
-        known = {k: v for k, v in self._rows.items() if k != "loss" or not self.probabilities}
-        return Samples(**known)
+        left_out = {"lot", "loss"} if self.probabilities else {"lot"}
+        return Samples(**{k: v for k, v in self._rows.items() if k not in left_out})
 
 
 def _gathered(
