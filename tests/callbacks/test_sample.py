@@ -8,6 +8,8 @@ from torch.utils.data import (
     BatchSampler,
     DataLoader,
     IterableDataset,
+    RandomSampler,
+    SequentialSampler,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -61,6 +63,16 @@ def test_which_images_are_taken(data, expected):
 def test_a_loader_of_a_part_of_its_data_set_gives_that_part():
     loader = DataLoader(PAIRS, batch_size=2, sampler=SubsetRandomSampler([5, 6, 7]))
     assert sorted(numbers(take(loader, 10))) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("kind", [SequentialSampler, RandomSampler])
+def test_a_sampler_that_is_derived_from_one_of_all_samples_says_which_there_are(kind):
+    class Part(kind):
+        def __iter__(self):
+            return iter(range(5, 10))
+
+    loader = DataLoader(PAIRS, 4, sampler=Part(PAIRS))
+    assert numbers(take(loader, 4)) == [5, 6, 7, 8]
 
 
 def test_a_batch_sampler_of_ones_own_says_which_images_there_are():

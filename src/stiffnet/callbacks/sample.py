@@ -96,7 +96,7 @@ def _goes_through_all(loader: DataLoader) -> bool:
     return (
         type(loader).__iter__ is DataLoader.__iter__
         and loader.batch_size is not None  # nor does one with a batch sampler of its own have it
-        and isinstance(loader.sampler, _ALL)
+        and any(type(loader.sampler).__iter__ is kind.__iter__ for kind in _ALL)
         and not isinstance(loader.dataset, IterableDataset)
     )
 
