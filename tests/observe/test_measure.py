@@ -424,6 +424,9 @@ def _rank(rank, folder):
     words = {"input_ids": torch.arange(12).reshape(4, 3)}
     text = measure(Reader(), [words] if rank else [])
     text.save(f"{folder}/text{rank}.json")
+    broken = (images(2) if i == 0 else 1 / 0 for i in range(2))
+    with pytest.raises(StepError, match="Rank 1 could not measure its samples: ZeroDivisionError"):
+        measure(classifier(*RATES), broken if rank else [images(4)])
     with pytest.raises(NonFiniteError, match="is NaN for sample 2"):  # and the other one waits
         measure(classifier(*RATES), [spoilt(float("nan")) if rank else images(4)])
     torch.distributed.destroy_process_group()

@@ -94,7 +94,7 @@ def measure(
     ranks, rank = (dist.get_world_size(), dist.get_rank()) if several else (1, 0)
     seen = _Seen(keep, rank)
     run: _Run | None = None
-    fault: StiffnetError | None = None
+    fault: Exception | None = None
     try:
         with plain_run(network):
             notes = batch_norm_notes(network)
@@ -113,10 +113,10 @@ def measure(
                 run.metric.update(nsi, increment)
                 seen.add(nsi.cpu(), outcome)
                 on_batch(len(nsi))
-    except StiffnetError as error:
+    except Exception as error:
         if ranks == 1:
             raise
-        fault = error  # the others wait to hear of it
+        fault = error  # the others wait to hear of it, whatever it is
     if ranks > 1:
         steps, seen = _gathered(run.steps if run else None, seen, fault)
         run = run or (_Run(network, steps) if steps else None)
@@ -309,17 +309,23 @@ class _Seen:
 
 
 def _gathered(
-    steps: list[Step] | None, seen: _Seen, fault: StiffnetError | None
+    steps: list[Step] | None, seen: _Seen, fault: Exception | None
 ) -> tuple[list[Step] | None, _Seen]:
     """What all ranks saw, one after the other; the steps are those of any rank that had data.
 
     Raises:
-        StiffnetError: The first rank's that had one, on every rank.
+        StiffnetError: The first rank's that had one, on every rank; it tells of other errors.
     """
-    everyone = [(steps, seen, fault)] * dist.get_world_size()
-    dist.all_gather_object(everyone, (steps, seen, fault))
+    told = fault
+    if fault is not None and not isinstance(fault, StiffnetError):  # others may not be sent
+        told = StepError(
+            f"Rank {seen.rank} could not measure its samples: {type(fault).__name__}: {fault}. "
+            "Check the network and the data there."
+        )
+    everyone = [(steps, seen, told)] * dist.get_world_size()
+    dist.all_gather_object(everyone, (steps, seen, told))
     if faults := [error for _, _, error in everyone if error is not None]:
-        raise faults[0]
+        raise faults[0] from (None if told is fault else fault)
     total = _Seen(seen.keep)
     for _, part, _ in everyone:
         total.join(part)
