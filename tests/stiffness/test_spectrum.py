@@ -409,6 +409,22 @@ def test_planes_are_eigenvalues_of_slices():
     assert found.outside == (np.abs(1 + wanted) > 1 + 1e-9).sum()
 
 
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_planes_of_nilpotent_slices_have_no_sign(size):
+    """All eigenvalues are zero; rounding moves them by the size-th root of 1e-16."""
+    draws = torch.Generator().manual_seed(size)
+    random, basis = torch.randn(2, size, size, dtype=torch.float64, generator=draws)
+    turn = torch.linalg.qr(basis)[0]
+    nilpotent = turn @ torch.triu(random, 1) @ turn.T
+    found = spectrum_of(
+        lambda x: (nilpotent * x).sum((2, 3), keepdim=True),
+        torch.ones(1, 1, size, size, dtype=torch.float64),
+        method="planes",
+    )
+    assert (found.count, found.negative, found.outside) == (size, 0, 0)
+    assert not found.values.any()
+
+
 def test_planes_are_as_many_as_published(reference_rows):
     """All 24 rows of the block-level paper's Tables 10 and 11."""
     maps = {"ResNet18": [2, 2, 2, 2], "ResNet34": [3, 4, 6, 3]}
