@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 from attention.cases import ENTRIES, IMAGES_ONLY, MAPS_ONLY, WIDTH, made, named
+from stiffnet import create_model
 from stiffnet.attention import ATTENTION, Attention, register_attention
 from stiffnet.errors import StepError, UnknownNameError
+from stiffnet.network.attention_text import attach_text
 
 REFUSED = [
     ("se", 64, {"reduction": 0}, StepError, r"`reduction` was 0; .* give 1 or more"),
@@ -40,6 +42,32 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(entry):
     message = r"There is no option of \w+ called 'chanel_axis'\. Did you mean 'channel_axis'\?"
     with pytest.raises(UnknownNameError, match=message):
         entry.value(WIDTH, chanel_axis=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "wanted"),
+    [
+        ("se", "bias", "False", "true or false"),
+        ("se", "bias", 0, "true or false"),
+        ("fca", "bias", "no", "true or false"),
+        ("se", "reduction", "x", "a whole number"),
+        ("se", "reduction", 2.5, "a whole number"),
+        ("dia", "reduction", True, "a whole number"),
+        ("eca", "kernel", "x", "a whole number"),
+        ("sge", "groups", "x", "a whole number"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "asr:"])
+def test_a_value_of_another_type_is_refused_in_one_sentence(name, option, value, wanted, prefix):
+    """Python takes any text for true, so that `bias=False` in a text gave a bias."""
+    if prefix and name in ("sge", "dia"):
+        pytest.skip("they are fed no constant")
+    message = rf"^\w+ was given {option}={value!r}; give {wanted}\.$"
+    with pytest.raises(StepError, match=message):
+        ATTENTION[name].value(WIDTH, **{option: value})
+    text = f"{prefix}{name},{option}={str(value).lower() if value is True else value}"
+    with pytest.raises(StepError, match=message):
+        attach_text(create_model("resnet20_cifar"), text, start="paper")
 
 
 def test_an_option_that_is_like_no_other_gets_the_list():

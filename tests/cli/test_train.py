@@ -215,6 +215,22 @@ def test_recipes_are_listed(capsys):
     assert "StepNet Table 6" in capsys.readouterr().out
 
 
+def test_images_that_are_there_twice_are_told(tmp_path, monkeypatch, capsys):
+    """One test image is trained on, and one training image is in both classes."""
+    monkeypatch.chdir(tmp_path)
+    for shade, file in enumerate(("train/a/1", "train/b/2", "val/a/3", "val/b/4")):
+        path = tmp_path / f"{file}.png"
+        path.parent.mkdir(parents=True)
+        Image.new("L", (8, 8), shade).save(path)
+    shutil.copy(tmp_path / "train/a/1.png", tmp_path / "train/b/5.png")
+    shutil.copy(tmp_path / "train/b/2.png", tmp_path / "val/b/6.png")
+    few = ["--set", "epochs=1", "--set", "batch_size=3", "--set", "image_size=8"]
+    assert main(["train", "resnet20_cifar", *few, "--out", "run", "--data", "."]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 of 3 test images are training images too, such as val/b/6.png" in said
+    assert "1 image is in more than one class, such as train/a/1.png" in said
+
+
 def test_data_that_may_not_be_meant_are_told(tmp_path, monkeypatch, capsys):
     """A folder that has the name of a data set, and test images that are the training images."""
     monkeypatch.chdir(tmp_path)

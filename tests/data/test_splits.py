@@ -131,3 +131,14 @@ def test_another_order_of_the_same_names_maps_the_labels(tmp_path):
         assert [mapped.classes[label] for label in mapped.labels] == ["c", "a", "b", "b"]
         assert mapped.labels.dtype == np.int64
         assert agreeing(source, classes, "here", "there") is source
+
+
+def test_names_that_look_the_same_are_told_apart(tmp_path):
+    """A system that composes accents, and one that does not, write two names."""
+    composed, apart = "caf\u00e9", "cafe\u0301"
+    make(tmp_path / "two", train=[composed, "tea"], val=[apart, "tea"])
+    with pytest.raises(DataError, match=f"'{composed}' looks the same in both, .* Unicode forms"):
+        open_splits(tmp_path / "two")
+    make(tmp_path / "one", train=[composed, apart], val=[composed, apart])
+    with pytest.raises(DataError, match=f"holds the class '{composed}' twice, .* look the same"):
+        open_splits(tmp_path / "one")

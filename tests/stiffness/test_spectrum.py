@@ -370,6 +370,32 @@ def test_the_cut_is_behind_an_activation_where_that_is_narrow():
     assert "mean" in of_state.where
 
 
+@pytest.mark.parametrize("method", DIRECT)
+def test_circular_padding_has_the_eigenvalues_of_a_circulant_matrix(method):
+    """Which are the Fourier transform of the kernel."""
+    kernel = torch.tensor([0.3, -1.1, 0.7], dtype=torch.float64)
+    layer = nn.Conv1d(1, 1, 3, padding=1, padding_mode="circular", bias=False).double()
+    layer.weight.data[0, 0] = kernel
+    found = spectrum_of(layer, point(9)[None], method=method)
+    angles = 2j * np.pi * np.arange(9) / 9
+    wanted = sum(float(kernel[k]) * np.exp((k - 1) * angles) for k in range(3))
+    np.testing.assert_allclose(as_set(found.values), as_set(wanted), atol=CLOSE)
+
+
+@pytest.mark.parametrize("method", DIRECT)
+def test_what_a_step_writes_into_its_own_values_is_followed(method):
+    """The first half is doubled, and the second is the first."""
+
+    def function(x):
+        made = x.new_empty(x.shape)
+        made[:, 0:2] = 2 * x[:, :2]
+        made[:, 2:4] = x[:, :2]
+        return made
+
+    found = spectrum_of(function, point(4), method=method)
+    np.testing.assert_allclose(as_set(found.values), [0, 0, 2, 2], atol=CLOSE)
+
+
 def test_planes_are_eigenvalues_of_slices():
     function, x = made("basic"), torch.randn(1, 4, 6, 6, dtype=torch.float64)
     jacobian = torch.func.jacrev(function)(x)[0, ..., 0, :, :, :]
@@ -381,6 +407,22 @@ def test_planes_are_eigenvalues_of_slices():
     assert found.values.real.min() == pytest.approx(wanted.real.min())
     assert found.negative == (wanted.real < -1e-9).sum()
     assert found.outside == (np.abs(1 + wanted) > 1 + 1e-9).sum()
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_planes_of_nilpotent_slices_have_no_sign(size):
+    """All eigenvalues are zero; rounding moves them by the size-th root of 1e-16."""
+    draws = torch.Generator().manual_seed(size)
+    random, basis = torch.randn(2, size, size, dtype=torch.float64, generator=draws)
+    turn = torch.linalg.qr(basis)[0]
+    nilpotent = turn @ torch.triu(random, 1) @ turn.T
+    found = spectrum_of(
+        lambda x: (nilpotent * x).sum((2, 3), keepdim=True),
+        torch.ones(1, 1, size, size, dtype=torch.float64),
+        method="planes",
+    )
+    assert (found.count, found.negative, found.outside) == (size, 0, 0)
+    assert not found.values.any()
 
 
 def test_planes_are_as_many_as_published(reference_rows):

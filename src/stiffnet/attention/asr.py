@@ -231,6 +231,7 @@ class Asr:
             if name == "channel_axis" or (names is not None and name not in own):
                 what = f"option of {self.__name__}"
                 raise UnknownNameError(unknown(what, name, [*SETTINGS, *own]))
+        self.kind.refuse_values(dict(self.options))
 
     def _refuse_activation(self) -> None:
         if self.activation is None:

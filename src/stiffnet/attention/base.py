@@ -11,6 +11,8 @@ TorchScript reads; functions that must look at a size are leaves of a trace (`fx
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, ClassVar, Self, final
 
 import torch
@@ -82,7 +84,26 @@ class Attention(nn.Module, ABC):
         for name in options:
             if offered is not None and name not in (*offered, "channels"):
                 raise UnknownNameError(unknown(f"option of {cls.__name__}", name, offered))
+        cls.refuse_values(options)
         return super().__new__(cls)
+
+    @classmethod
+    def refuse_values(cls, options: Mapping[str, Any]) -> None:
+        """Raise a StepError if an option that is a number or a truth value is given another one.
+
+        Python takes any text for true, that of "False" too.
+        """
+        known = inspect.signature(cls.__init__).parameters
+        for name in options.keys() & known.keys():
+            kind, value = known[name].annotation, options[name]
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if kind is bool and not isinstance(value, bool):
+                wanted = "true or false"
+            elif kind in (int, int | None) and not whole and (kind is int or value is not None):
+                wanted = "a whole number"
+            else:
+                continue
+            raise StepError(f"{cls.__name__} was given {name}={value!r}; give {wanted}.")
 
     @classmethod
     def option_names(cls) -> list[str] | None:

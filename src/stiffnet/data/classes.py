@@ -93,6 +93,15 @@ def displaced(names: Sequence[str], known: ClassNames) -> tuple[int, int] | None
     return None
 
 
+def composed(name: str) -> str:
+    r"""Return a name in the Unicode form NFC: names that look the same are then mostly equal.
+
+    >>> composed("cafe\N{COMBINING ACUTE ACCENT}") == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
+    True
+    """
+    return unicodedata.normalize("NFC", name)
+
+
 def simplified(name: str) -> str:
     """Return a name without capitals and punctuation, to compare it with another.
 

@@ -1,11 +1,17 @@
-"""Test images that are training images as well: the same file, a link to it, or a copy of it."""
+"""Images that are there twice: as the same file, a link to it, or a copy of it."""
 
-import filecmp
+import hashlib
+import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 
-from stiffnet.data.folder import ImageFolder
+from stiffnet.data.folder import ImageFolder, unreadable
+
+OPENED = 20_000  # about as many files are opened for a remark; of all others, the size is known
+BLOCK = 4096  # bytes in the middle of a file that are compared before all of it is read
+
+Groups = list[list[int]]
 
 
 def copies(train: ImageFolder, test: ImageFolder) -> Iterator[tuple[Path, Path]]:
@@ -16,16 +22,88 @@ def copies(train: ImageFolder, test: ImageFolder) -> Iterator[tuple[Path, Path]]
     Raises:
         OSError: If a file cannot be read.
     """
-    same_size: dict[int, list[Path]] = defaultdict(list)
-    for path in _files(train):
-        same_size[path.stat().st_size].append(path)
-    for path in _files(test):
-        for other in same_size.get(path.stat().st_size, ()):
-            if filecmp.cmp(path, other, shallow=False):
-                yield path, other
-                break
+    before, now = _files(train), _files(test)
+    paths = [path for path, _ in before + now]
+    groups, _ = _alike(paths, [False] * len(before) + [True] * len(now))
+    found = {i: group[0] for group in groups for i in group if i >= len(before)}
+    for index in sorted(found):
+        yield paths[index], paths[found[index]]
 
 
-def _files(images: ImageFolder) -> list[Path]:
+def remarks_on_copies(train: ImageFolder, test: ImageFolder, *, most: int = OPENED) -> list[str]:
+    """Say how many test images are trained on, and how many images are in several classes.
+
+    Where more than `most` files have a size in common, some of them are compared, evenly chosen.
+
+    Raises:
+        DataError: If a file cannot be read.
+    """
+    before, now = _files(train), _files(test)
+    paths = [path for path, _ in before + now]
+    owners = [(False, label) for _, label in before] + [(True, label) for _, label in now]
+    try:
+        groups, all_seen = _alike(paths, owners, most)
+    except OSError as error:
+        raise unreadable(error, train.root) from error
+    least = "" if all_seen else "at least "
+    said = []
+    known = [g for g in groups if len({owners[i][0] for i in g}) > 1]
+    if both := [i for group in known for i in group if owners[i][0]]:
+        said.append(
+            f"{least}{len(both):,} of {len(test):,} test images are training images too, such as "
+            f"{paths[both[0]]}, so that the accuracy says less about others."
+        )
+    if torn := [g for g in groups if len({owners[i][1] for i in g}) > 1]:
+        first = torn[0][0]
+        other = next(i for i in torn[0] if owners[i][1] != owners[first][1])
+        several = "1 image is" if len(torn) == 1 else f"{len(torn):,} images are"
+        said.append(
+            f"{least}{several} in more than one class, such as {paths[first]}, which is also "
+            f"{paths[other]}. Delete it where it does not belong."
+        )
+    return said
+
+
+def _files(images: ImageFolder) -> list[tuple[Path, int]]:
+    """The files that are there, with their labels."""
     paths = (images.root / file for file in images.files)
-    return [path for path in paths if path.is_file()]
+    return [
+        (p, label) for p, label in zip(paths, images.labels.tolist(), strict=True) if p.is_file()
+    ]
+
+
+def _alike(
+    paths: Sequence[Path], owners: Sequence[Hashable], most: int | None = None
+) -> tuple[Groups, bool]:
+    """Group files of equal content that belong to more than one owner.
+
+    Returns:
+        The groups, as indices, and whether all of them are there: of more than `most` files that
+        would have to be opened, some groups of equal sizes are left out.
+    """
+
+    def split(groups: Groups, key: Callable[[Path], Hashable]) -> Groups:
+        found = []
+        for group in groups:
+            parts: dict[Hashable, list[int]] = defaultdict(list)
+            for i in group:
+                parts[key(paths[i])].append(i)
+            found += [part for part in parts.values() if len({owners[i] for i in part}) > 1]
+        return found
+
+    groups = split([list(range(len(paths)))], lambda path: path.stat().st_size)
+    opened = sum(map(len, groups))
+    stride = 1 if most is None else max(1, math.ceil(opened / most))
+    chosen = groups[::stride]
+    return split(split(chosen, _middle), _digest), len(chosen) == len(groups)
+
+
+def _middle(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(path.stat().st_size // 2)
+        return file.read(BLOCK)
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

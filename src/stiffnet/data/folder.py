@@ -1,6 +1,7 @@
 """Images in class folders, ``ROOT/CLASS/**/*.jpg``, decoded when they are needed."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from stiffnet.data.augment import Augmentation
+from stiffnet.data.classes import composed
 from stiffnet.data.decode import Middle, Varied, View, read_image, why_not
 from stiffnet.data.images import Batches, Preparation, in_batches
 from stiffnet.data.workers import check_workers, faults_in, without_faults
@@ -166,7 +168,7 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
 
     Raises:
         DataError: If there is no such folder, or it has no images; if a class has none and may not
-            be empty; if a link within a class leaves the folder.
+            be empty; if two names look the same; if a link within a class leaves the folder.
     """
     top = Path(root)
     if not top.is_dir():
@@ -189,6 +191,7 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
                 f"{top} holds splits ({', '.join(splits)}), not classes. "
                 f"Give one of them, such as {top / splits[-1]}."
             )
+        _refuse_twins(top, folders)
         below = [_images_below(top, name) for name in folders]
     except OSError as error:
         raise unreadable(error, top) from error
@@ -212,6 +215,16 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
         classes=tuple(folders),
         unread=unread,
     )
+
+
+def _refuse_twins(top: Path, folders: Sequence[str]) -> None:
+    """Refuse two classes whose names look the same, as after copying between systems."""
+    for form, count in Counter(map(composed, folders)).items():
+        if count > 1:
+            raise DataError(
+                f"{top} holds the class {form!r} twice, written in two Unicode forms (NFC and NFD) "
+                "that look the same. Put their images into one folder."
+            )
 
 
 def _splits(folders: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from stiffnet.data.boxes import BoxedImages
+from stiffnet.data.classes import composed
 from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
 from stiffnet.data.images import ImageSet, spread
 from stiffnet.errors import DataError
@@ -56,9 +57,14 @@ def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
             for place, names in ((here, missing), (there, extra))
             if names
         ]
-        raise DataError(
-            f"The classes differ: {', and '.join(only)}. Give both the same classes, by name."
+        alike = {composed(name) for name in missing} & {composed(name) for name in extra}
+        advice = (
+            f"{few(map(repr, sorted(alike)), SHOWN)} looks the same in both, but is written in two "
+            "Unicode forms (NFC and NFD). Rename the folders of one."
+            if alike
+            else "Give both the same classes, by name."
         )
+        raise DataError(f"The classes differ: {', and '.join(only)}. {advice}")
     if tuple(test.classes) == tuple(classes):
         return test
     number = {name: label for label, name in enumerate(classes)}

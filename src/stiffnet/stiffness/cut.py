@@ -20,6 +20,7 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from torch import Tensor, fx
+from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -35,6 +36,14 @@ _POINTWISE = {
     "leaky_relu", "elu", "gelu", "silu", "mish", "sigmoid", "tanh", "softplus", "threshold",
 }  # fmt: skip
 _COPIES = {"clone", "alias", "contiguous", "lift_fresh_copy", "view", "_unsafe_view"}
+# What is detached still depends on x. A copy into a tensor is what is copied, in its shape; torch
+# has no forward derivative of it.
+_DECOMPOSED: dict[OpOverload, Function] = {
+    torch.ops.aten.detach.default: torch.ops.aten.alias.default,
+    torch.ops.aten.copy.default: lambda into, value, _=False: value.to(into.dtype).expand_as(into),
+}
+# What memory holds before it is written to is no value, and may look like a NaN.
+_FILLED = {torch.ops.aten.new_empty.default: torch.ops.aten.new_zeros.default}
 SAME = 1e-9  # of the largest value: what two ways to compute it in float64 may differ by
 ROUNDING = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # and with such casts
 _UNBOUNDED = 2**31 - 1  # as a capacity: maximum_flow counts in int32
@@ -78,8 +87,7 @@ class Traced:
         self.x = x.detach()
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
             try:
-                pure = torch.func.functionalize(function, remove="mutations")
-                graph = make_fx(pure, tracing_mode="real")(self.x)
+                graph = _graph(function, self.x)
                 casts = _casts(graph)
                 self._compare(
                     function, graph, max([SAME, *(ROUNDING[kind] for kind in casts.values())])
@@ -305,6 +313,27 @@ class Traced:
         at = inner(self.x)
         names = " and ".join(_name(node) for node in nodes) or "nothing"
         return Cut(inner, outer, at, names, sum(sizes), sum(map(len, flat)))
+
+
+def _graph(function: Callable[[Tensor], Tensor], x: Tensor) -> fx.GraphModule:
+    """The operations of a function, none of which writes into a value of another."""
+
+    def traced(other: Callable[[Tensor], Tensor]) -> fx.GraphModule:
+        pure = torch.func.functionalize(other, remove="mutations")
+        graph: fx.GraphModule = make_fx(pure, _DECOMPOSED, tracing_mode="real")(x)
+        return graph
+
+    graph = traced(function)
+    if any(map(_writes, graph.graph.nodes)):  # torch's own, as of circular padding, come later
+        for node in graph.graph.nodes:
+            node.target = _FILLED.get(node.target, node.target)
+        graph.recompile()
+        graph = traced(graph)
+    return graph
+
+
+def _writes(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
 def _casts(graph: fx.GraphModule) -> dict[fx.Node, torch.dtype]:

@@ -33,6 +33,7 @@ ARNOLDI = 1e-10  # relative residual that Arnoldi iterations aim at
 BLOCKS = 1e-8  # relative residual up to which iterations on blocks count as converged
 SPACE = 128  # vectors of a Krylov space
 WANTED = 8  # eigenvalues at each end: with two, the very last one was missed now and then
+LEAST = 64  # roundings in a number of a small matrix, which products of others have made
 DIRECT = 400  # up to this size all eigenvalues are found, which takes less time than iterations
 RESTARTS = 100
 NOT_FINITE = "The Jacobian has entries that are NaN or infinite. Check the weights and this input."
@@ -120,7 +121,7 @@ def _of_part(matrix: Floats) -> Complexes:
         q, r, order = scipy.linalg.qr(matrix, pivoting=True, mode="economic", check_finite=False)
         sizes = np.abs(np.diag(r))
         scale = sizes[0] if scale is None else scale  # of the first: rounding is relative to it
-        rank = int((sizes > size * np.finfo(np.float64).eps * scale).sum())
+        rank = int((sizes > max(size, LEAST) * np.finfo(np.float64).eps * scale).sum())
         if rank == len(matrix):
             break
         back = np.empty_like(order)

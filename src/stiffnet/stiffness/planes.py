@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from stiffnet.errors import NonFiniteError, StepError
-from stiffnet.stiffness.eigen import NOT_FINITE, Complexes, unit_vectors
+from stiffnet.stiffness.eigen import NOT_FINITE, Complexes, eigenvalues, unit_vectors
 
 CHUNK_BYTES = 1 << 27
+SMALL = 1e-2  # of a slice's size: up to which rounding moves eight zeros of one eigenvector
 KEEP = 2_000  # eigenvalues for pictures, which show about as many
 
 
@@ -75,7 +76,7 @@ def plane_eigenvalues(
         near = tolerance * torch.linalg.matrix_norm(slices)[:, None]
         if not bool(near.isfinite().all()):
             raise NonFiniteError(NOT_FINITE)
-        found = torch.linalg.eigvals(slices)
+        found = _eigenvalues(slices)
         negative += int((found.real < -near).sum())
         outside += int(((1 + found).abs() > 1 + near).sum())
         flat = found.flatten()
@@ -85,3 +86,16 @@ def plane_eigenvalues(
         seen += len(flat)
         progress(places.stop / rows)
     return np.concatenate([*ends, *kept]), count, negative, outside
+
+
+def _eigenvalues(slices: Tensor) -> Tensor:
+    """Return the eigenvalues of all slices, with exact zeros as zeros.
+
+    Rounding makes small numbers of several zeros with one eigenvector. A slice with such numbers is
+    looked at by itself.
+    """
+    found: Tensor = torch.linalg.eigvals(slices)
+    small = found.abs() <= SMALL * torch.linalg.matrix_norm(slices)[:, None]
+    for index in ((found != 0) & small).any(1).nonzero()[:, 0].tolist():
+        found[index] = torch.from_numpy(eigenvalues(slices[index].numpy()))
+    return found

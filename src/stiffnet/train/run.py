@@ -13,6 +13,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
+from stiffnet.data.copies import remarks_on_copies
+from stiffnet.data.folder import ImageFolder
 from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
@@ -187,6 +189,9 @@ def run(
                 "The test images are the training images, so that the accuracy says nothing about "
                 "others."
             )
+        else:
+            for text in first_decides(fabric, lambda: _copies(lesson)):
+                audience.note(text)
         trainee = make_trainee(recipe, loaded, fabric)
         if checkpoint is None:  # only now, so that what could not begin leaves nothing
             first_decides(fabric, lambda: begin(folder, about, again=again))
@@ -201,6 +206,14 @@ def run(
         for text in first_decides(fabric, lambda: _finish(tensors, trainee.state, folder, about)):
             audience.note(text)
         return Result(folder, trainee.state.history, fabric.global_rank, task)
+
+
+def _copies(lesson: Lesson) -> list[str]:
+    """Say which images in class folders are there twice."""
+    train, test = lesson.train, lesson.test
+    if isinstance(train, ImageFolder) and isinstance(test, ImageFolder):
+        return remarks_on_copies(train, test)
+    return []
 
 
 def _looked_through(
