@@ -96,6 +96,7 @@ def _eigenvalues(slices: Tensor) -> Tensor:
     """
     found: Tensor = torch.linalg.eigvals(slices)
     small = found.abs() <= SMALL * torch.linalg.matrix_norm(slices)[:, None]
-    for index in ((found != 0) & small).any(1).nonzero()[:, 0].tolist():
+    several = ((found != 0) & small).sum(1) > 1  # of one zero, rounding makes a number within 1e-9
+    for index in several.nonzero()[:, 0].tolist():
         found[index] = torch.from_numpy(eigenvalues(slices[index].numpy()))
     return found
