@@ -122,6 +122,25 @@ def test_a_program_gives_what_torch_gives_for_any_number_of_images(tmp_path, dty
     assert [path.name for path in tmp_path.iterdir()] == ["net.pt2"]
 
 
+class Doubling(nn.Module):
+    """Writes into the images that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 2, 1)
+
+    def forward(self, images):
+        return self.layer(images.mul_(2))
+
+
+@pytest.mark.parametrize("export", [export_program, pytest.param(export_onnx, marks=needs_onnx)])
+def test_a_network_that_writes_into_its_input_is_compared_on_what_was_given(tmp_path, export):
+    given = real_images()
+    report = export(Doubling().eval(), tmp_path / "net", EXAMPLE, inputs=given)
+    assert report.images == 7
+    assert all(map(torch.equal, given, real_images()))
+
+
 def test_an_earlier_program_is_replaced_and_nothing_else_is(tmp_path):
     model, path = small(), tmp_path / "net.pt2"
     export_program(model, path, EXAMPLE)

@@ -281,9 +281,9 @@ def _worst(
     for given in batches:
         batch = given.detach().to("cpu", dtype).contiguous()
         with plain_run(model), _quietly():
-            expected = list(tensors_in(model(batch)))
+            expected = list(tensors_in(model(batch.clone())))  # as it may write into its input
             try:
-                result = list(tensors_in(run(batch)))
+                result = list(tensors_in(run(batch.clone())))
             except Exception as error:  # of the runtime
                 raise _cannot(model, f"for {len(batch)} images", error) from error
         off = scaled_error(expected, result) if expected else math.inf
