@@ -25,8 +25,9 @@ def from_pretrained(
 
     Before it is saved, write the attachment into its configuration: ``model.config.
     stiffnet_attachment = stiffnet.attachment(model)``. Every `save_pretrained` keeps it from then
-    on, a Trainer's too; write it again if you attach something else. The class's own `from_pretrained` would open the network without the
-    modules, and only log that. transformers does not save modules that share tensors, as DIA's do.
+    on, a Trainer's too; write it again if you attach something else. The class's own
+    `from_pretrained` would open the network without the modules, and only log that. transformers
+    does not save modules that share tensors, as DIA's do.
 
     Args:
         kind: The class, such as ``transformers.BertModel``, or one of its auto classes.
