@@ -141,6 +141,33 @@ def test_a_network_that_writes_into_its_input_is_compared_on_what_was_given(tmp_
     assert all(map(torch.equal, given, real_images()))
 
 
+class Drifting(nn.Module):
+    """Subtracts a mean that every pass moves."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 2, 1)
+        self.register_buffer("mean", torch.zeros(3, 1, 1))
+
+    def forward(self, images):
+        self.mean.lerp_(images.mean((0, 2, 3))[:, None, None], 0.5)
+        return self.layer(images - self.mean)
+
+
+class Noisy(nn.Sequential):
+    def forward(self, images):
+        outputs = super().forward(images)
+        return outputs + 1e-6 * torch.randn_like(outputs)
+
+
+@pytest.mark.parametrize("model", [Drifting(), Noisy(nn.Conv2d(3, 2, 1))], ids=["kept", "random"])
+@pytest.mark.parametrize("export", [export_program, pytest.param(export_onnx, marks=needs_onnx)])
+def test_a_network_that_gives_other_outputs_the_second_time_is_refused(tmp_path, export, model):
+    with pytest.raises(ExportError, match="gives other outputs when it runs on the same images"):
+        export(model.eval(), tmp_path / "net", EXAMPLE)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_earlier_program_is_replaced_and_nothing_else_is(tmp_path):
     model, path = small(), tmp_path / "net.pt2"
     export_program(model, path, EXAMPLE)

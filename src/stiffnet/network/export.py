@@ -223,9 +223,16 @@ def _prepared(
     any_number = torch.export.Dim("batch", min=1)
     try:
         with _quietly(), plain_run(own):
-            return own, torch.export.export(own, (images,), dynamic_shapes=({0: any_number},))
+            outputs = [list(tensors_in(own(images.clone()))) for _ in range(2)]
+            program = torch.export.export(own, (images,), dynamic_shapes=({0: any_number},))
     except Exception as error:  # torch's, or whatever the network's own code raises
         raise _cannot(model, "for any number of images", error) from error
+    if scaled_error(*outputs) > 0:
+        raise ExportError(
+            f"{name} gives other outputs when it runs on the same images again, by random numbers "
+            "or by what it keeps of a pass. Let it do so in training only."
+        )
+    return own, program
 
 
 def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
