@@ -65,6 +65,32 @@ def test_onnx_gives_what_torch_gives_for_any_number_of_images(exported, size):
     assert scaled_error(model(batch), torch.from_numpy(result)) <= RTOL["batch32"]
 
 
+class Named(nn.Module):
+    """Returns outputs by name, two of which torch uses for other values."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 2, 1)
+
+    def forward(self, images):
+        maps = self.layer(images)
+        low, high = maps.amin((2, 3)), maps.amax((2, 3))
+        return {"conv2d": low, "layer.weight": high, "loss": None, "again": low, "given": images}
+
+
+@needs_onnx
+def test_onnx_names_outputs_as_the_network_does(tmp_path):
+    import onnxruntime
+
+    model = Named().eval()
+    export_onnx(model, tmp_path / "net.onnx", EXAMPLE)
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    images = torch.rand(3, 3, 8, 8)
+    names = ["again", "given", "layer.weight", "conv2d"]
+    for name, result in zip(names, session.run(names, {"images": images.numpy()}), strict=True):
+        assert scaled_error(model(images)[name], torch.from_numpy(result)) <= RTOL["batch32"]
+
+
 @needs_onnx
 def test_the_onnx_file_says_what_it_is(exported):
     import onnx

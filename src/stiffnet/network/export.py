@@ -69,6 +69,8 @@ def export_onnx(
 ) -> ExportReport:
     """Write a network as ONNX, with one input ``images`` of any number of images.
 
+    Outputs that the network returns in a dictionary have its keys as names.
+
     onnxruntime runs it on random images, in batches of several sizes, and on those that are given;
     only if it agrees with the network is the file written.
 
@@ -105,6 +107,7 @@ def export_onnx(
                 verbose=False,
             )
             made.model.metadata_props.update({**(facts or {}), **MARK})
+            _name_outputs(made.model.graph, _keys(own, example))
             content: bytes = made.model_proto.SerializeToString()
             run = _onnx_runner(content)
     except Exception as error:  # torch's, onnxscript's and onnxruntime's, of many classes
@@ -243,6 +246,27 @@ def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
         f"{(said or type(error).__name__).rstrip('.')}. Its code must not depend on the values or "
         "the number of the images."
     )
+
+
+def _keys(model: nn.Module, example: Tensor) -> list[str]:
+    """Names of the outputs that a network returns in a dictionary; none where it does otherwise."""
+    images = next(_random(model, tuple(example.shape[1:]), [2]))
+    with plain_run(model):
+        result = model(images)
+    parts = result.items() if isinstance(result, Mapping) else ()
+    return [str(key) for key, part in parts for _ in tensors_in(part)]
+
+
+def _name_outputs(graph: Any, names: list[str]) -> None:
+    """Give the outputs of an ONNX graph these names, which nothing else in it keeps."""
+    if not names or len(set(names)) < len(names):  # a list under one key
+        return
+    inner = [value for node in graph for value in node.outputs]
+    for value in [*inner, *graph.initializers.values()]:
+        if value.name in names:
+            value.name = f"{value.name}.inner"
+    for value, name in zip(graph.outputs, names, strict=True):
+        value.name = name
 
 
 def _onnx_runner(content: bytes) -> Callable[[Tensor], list[Tensor]]:
