@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from stiffnet.cli.main import main
-from stiffnet.network.export import PACKAGES
+from stiffnet.network.export import ABOUT, PACKAGES
 from stiffnet.network.folded_folder import STRUCTURE
 from stiffnet.network.model_folder import MANIFEST, WEIGHTS
 from stiffnet.network.open import open_model
@@ -75,8 +75,11 @@ def test_a_run_from_its_training_to_a_measured_folded_network(run, tmp_path, cap
     assert loaded.made_by["data"] == "generated-train"
     assert loaded.classes == open_model(run / "final").classes
     assert close(outputs(run / "final"), outputs(run / "folded"))
-    program = torch.export.load(tmp_path / "net.pt2").module()
+    about = {ABOUT: ""}
+    program = torch.export.load(tmp_path / "net.pt2", extra_files=about).module()
     assert program(torch.zeros(3, 3, 8, 8)).shape == (3, 10)
+    kept = {key: json.loads(json.loads(about[ABOUT])[key]) for key in ("preparation", "classes")}
+    assert kept == json.loads(json.dumps({k: vars(loaded)[k] for k in kept}, default=vars))
     assert main(["measure", "run/folded", "--data", "generated:20", "--out", "seen"]) == 0
     assert StiffnessReport.load("seen/report.json").facts["form"] == "folded"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.pt2", "run", "seen"]

@@ -80,6 +80,39 @@ def test_positions_and_tokens_too(name):
         assert torch.equal(fresh(images), model(images))
 
 
+class Twice(nn.Module):
+    """Runs its first block again at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 1)
+        self.blocks = nn.ModuleList([Residual(), Residual()])
+
+    def forward(self, images):
+        first, second = self.blocks
+        return first(second(first(self.stem(images))))
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, state):
+        return state + self.layer(state).relu()
+
+
+@pytest.mark.parametrize("module", ["se", "asr:se"])
+def test_blocks_that_run_again_too(module):
+    model = scrambled(attach(Twice(), module, example=IMAGES))
+    record = attachment(model)
+    assert record["modules"][0]["at"] == ["blocks.0", "blocks.0#1", "blocks.1"]
+    fresh = reattach(Twice().eval(), record, example=IMAGES)
+    fresh.load_state_dict(model.state_dict(), strict=True)
+    with torch.no_grad():
+        assert torch.equal(fresh(IMAGES), model(IMAGES))
+
+
 class Wrapper(nn.Module):
     def __init__(self, model):
         super().__init__()
@@ -161,9 +194,13 @@ def test_an_option_that_is_not_plain_cannot_be_written_down(monkeypatch):
         "stiffnet.attention.ATTENTION._entries", dict(stiffnet.attention.ATTENTION._entries)
     )
     stiffnet.register_attention("odd", Odd)
-    model = attach(create_model(SMALL), "odd", how=object())
-    with pytest.raises(StepError, match="The options of 'odd' cannot be written down"):
-        attachment(model)
+    for how in (object(), {16: 2.0}, {"sizes": (1, 2)}):  # JSON has words for keys, and no tuples
+        model = attach(create_model(SMALL), "odd", how=how)
+        with pytest.raises(StepError, match="The options of 'odd' cannot be written down"):
+            attachment(model)
+    for how in ({"16": 2.0}, [1, [2.5, None]], "word", True):
+        model = attach(create_model(SMALL), "odd", how=how)
+        assert attachment(model)["modules"][0]["options"] == {"how": how}
 
 
 def changed(record, **facts):

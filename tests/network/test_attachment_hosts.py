@@ -73,6 +73,23 @@ def test_a_folder_without_the_weights_of_the_gates_is_an_error(tmp_path):
         stiffnet.from_pretrained(kind, tmp_path, example=example)
 
 
+@pytest.mark.parametrize("later", ["eca", "iebn"])
+def test_modules_attached_after_the_attachment_was_written_are_an_error(later, tmp_path):
+    sizes = {"embedding_size": 4, "hidden_sizes": [4, 8], "depths": [1, 1], "layer_type": "basic"}
+    example = torch.rand(2, 3, 32, 32)
+    model = transformers.ResNetModel(transformers.ResNetConfig(**sizes)).eval()
+    attach(model, "ie", example=example, where="*stages.0*")
+    model.config.stiffnet_attachment = attachment(model)
+    attach(model, later, example=example, where="*stages.1*")
+    model.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"tensors of modules that its .* does not list: "):
+        stiffnet.from_pretrained(type(model), tmp_path, example=example)
+    model.config.stiffnet_attachment = attachment(model)
+    model.save_pretrained(tmp_path)
+    again = stiffnet.from_pretrained(type(model), tmp_path, example=example)
+    assert attached(again) == attached(model)
+
+
 def test_weights_that_are_not_safetensors_are_an_error(tmp_path):
     model, kind, example = saved("Bert", tmp_path)
     (tmp_path / "model.safetensors").unlink()

@@ -86,6 +86,14 @@ def test_a_folder_of_timm_says_how_images_get_its_proportions(timm_folder):
         open_model(timm_folder)
 
 
+def test_a_folder_of_timm_that_resamples_in_an_unknown_way_is_refused(timm_folder):
+    said = json.loads((timm_folder / "config.json").read_text())["pretrained_cfg"]
+    for way in ("random", "bi-cubic"):
+        changed(timm_folder, pretrained_cfg=said | {"interpolation": way})
+        with pytest.raises(CorruptFileError, match=f"interpolation is '{way}', none of nearest"):
+            open_model(timm_folder)
+
+
 def test_a_folder_of_timm_takes_images_of_another_size(timm_folder):
     assert open_model(timm_folder, image_size=24).preparation.input_size == (3, 24, 24)
 

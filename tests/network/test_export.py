@@ -65,6 +65,32 @@ def test_onnx_gives_what_torch_gives_for_any_number_of_images(exported, size):
     assert scaled_error(model(batch), torch.from_numpy(result)) <= RTOL["batch32"]
 
 
+class Named(nn.Module):
+    """Returns outputs by name, two of which torch uses for other values."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 2, 1)
+
+    def forward(self, images):
+        maps = self.layer(images)
+        low, high = maps.amin((2, 3)), maps.amax((2, 3))
+        return {"conv2d": low, "layer.weight": high, "loss": None, "again": low, "given": images}
+
+
+@needs_onnx
+def test_onnx_names_outputs_as_the_network_does(tmp_path):
+    import onnxruntime
+
+    model = Named().eval()
+    export_onnx(model, tmp_path / "net.onnx", EXAMPLE)
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    images = torch.rand(3, 3, 8, 8)
+    names = ["again", "given", "layer.weight", "conv2d"]
+    for name, result in zip(names, session.run(names, {"images": images.numpy()}), strict=True):
+        assert scaled_error(model(images)[name], torch.from_numpy(result)) <= RTOL["batch32"]
+
+
 @needs_onnx
 def test_the_onnx_file_says_what_it_is(exported):
     import onnx
@@ -120,6 +146,52 @@ def test_a_program_gives_what_torch_gives_for_any_number_of_images(tmp_path, dty
         batch = torch.rand(size, 3, 8, 8, dtype=dtype)
         assert scaled_error(model(batch), program(batch)) <= RTOL[rounding]
     assert [path.name for path in tmp_path.iterdir()] == ["net.pt2"]
+
+
+class Doubling(nn.Module):
+    """Writes into the images that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 2, 1)
+
+    def forward(self, images):
+        return self.layer(images.mul_(2))
+
+
+@pytest.mark.parametrize("export", [export_program, pytest.param(export_onnx, marks=needs_onnx)])
+def test_a_network_that_writes_into_its_input_is_compared_on_what_was_given(tmp_path, export):
+    given = real_images()
+    report = export(Doubling().eval(), tmp_path / "net", EXAMPLE, inputs=given)
+    assert report.images == 7
+    assert all(map(torch.equal, given, real_images()))
+
+
+class Drifting(nn.Module):
+    """Subtracts a mean that every pass moves."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 2, 1)
+        self.register_buffer("mean", torch.zeros(3, 1, 1))
+
+    def forward(self, images):
+        self.mean.lerp_(images.mean((0, 2, 3))[:, None, None], 0.5)
+        return self.layer(images - self.mean)
+
+
+class Noisy(nn.Sequential):
+    def forward(self, images):
+        outputs = super().forward(images)
+        return outputs + 1e-6 * torch.randn_like(outputs)
+
+
+@pytest.mark.parametrize("model", [Drifting(), Noisy(nn.Conv2d(3, 2, 1))], ids=["kept", "random"])
+@pytest.mark.parametrize("export", [export_program, pytest.param(export_onnx, marks=needs_onnx)])
+def test_a_network_that_gives_other_outputs_the_second_time_is_refused(tmp_path, export, model):
+    with pytest.raises(ExportError, match="gives other outputs when it runs on the same images"):
+        export(model.eval(), tmp_path / "net", EXAMPLE)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_earlier_program_is_replaced_and_nothing_else_is(tmp_path):

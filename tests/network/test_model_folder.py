@@ -181,6 +181,7 @@ ILL_TYPED = {
         {"input_size": [1, 8, 8], "mean": [0, 0], "std": [1]},
         {"input_size": [1, 8, 8], "mean": [0], "std": [0]},
         {"input_size": [1, 8, 8], "mean": ["0"], "std": [1]},
+        {"input_size": [1, 8, 8], "mean": [0], "std": [1], "interpolation": "random"},
         {"input_size": [1, 8, 8], "mean": [0], "std": [1], "_target_": "os.system"},
     ],
     "parts": [{}, [], {WEIGHTS: 3}, {WEIGHTS: {"size": "1", "sha256": ""}}],

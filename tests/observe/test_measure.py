@@ -381,6 +381,23 @@ def test_a_block_that_runs_for_some_samples_only_is_refused(size):
     assert len(measure(Deeper(), [large]).steps) == len(RATES)
 
 
+def test_a_network_that_writes_into_its_input_leaves_the_batches_alone():
+    class Normalising(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = known_rates(*RATES)
+
+        def forward(self, x, more=None):
+            return self.blocks(x.sub_(0.5).mul_(2) if more is None else x.add_(more.mul_(2)))
+
+    loader = [images(3), {"x": images(2), "more": images(2)}]
+    given = copy.deepcopy(loader)
+    measure(Normalising(), loader[:1])
+    measure(Normalising(), loader[1:])
+    assert torch.equal(loader[0], given[0])
+    assert all(torch.equal(loader[1][key], given[1][key]) for key in ("x", "more"))
+
+
 def test_a_network_that_mixes_its_samples_is_refused():
     class Doubling(nn.Module):
         def __init__(self):

@@ -382,3 +382,25 @@ def test_a_step_that_is_not_taken_is_named():
     model.on = False
     with record(model, found), pytest.raises(StepError, match="Step 'block' did not run"):
         model(X)
+
+
+def test_a_block_that_runs_in_later_passes_only_is_refused():
+    class Deeper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = known_rates(0.5, 3.0, 0.125)
+
+        def forward(self, x):
+            return self.blocks(x) if x.max() > 10 else self.blocks[:-1](x)
+
+    model = Deeper()
+    for known in (None, steps(model, X)):
+        with record(model, known) as recording:
+            model(X)
+            assert len(recording.trajectory.steps) == 2
+            with pytest.raises(StepError, match=r"Block 'blocks\.2' .* \(0 and 1 times\)"):
+                model(100 * X)
+            with pytest.raises(StepError, match="No forward pass has finished"):
+                _ = recording.trajectory
+            model(X)
+            assert len(recording.trajectory.steps) == 2

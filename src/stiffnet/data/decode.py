@@ -113,8 +113,7 @@ def _pixels(image: Image.Image) -> Tensor:
 
 
 def _resampling(preparation: Preparation) -> Image.Resampling:
-    names = Image.Resampling.__members__
-    return names.get(preparation.interpolation.upper(), Image.Resampling.BILINEAR)
+    return Image.Resampling[preparation.interpolation.upper()]
 
 
 def _eight_bits(image: Image.Image, opened: Image.Image) -> Image.Image:

@@ -17,6 +17,7 @@ from stiffnet.errors import DataError
 Batch = TypeVar("Batch", covariant=True)
 
 CROP_MODES = ("center", "squash", "border")
+INTERPOLATIONS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class Preparation:
     crop_mode: str = "center"
 
     def __post_init__(self) -> None:
-        if self.crop_mode not in CROP_MODES:
-            raise ValueError(f"crop_mode is {self.crop_mode!r}, none of {', '.join(CROP_MODES)}")
+        for field, known in (("crop_mode", CROP_MODES), ("interpolation", INTERPOLATIONS)):
+            if (said := getattr(self, field)) not in known:
+                raise ValueError(f"{field} is {said!r}, none of {', '.join(known)}")
 
     def __call__(self, images: Tensor) -> Tensor:
         """Turn uint8 images (batch, channel, height, width) into the network's input."""

@@ -1,7 +1,8 @@
 """Fold a network into the one to deploy: a model folder, and exports beside it."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -140,7 +141,13 @@ def fold(
             origin["notes"] = " ".join(result.report.notes)
         write_folded(folder, result.model, result.report.changes, source=loaded, made_by=origin)
         advance(1)
-        facts = {"form": "folded", "model": loaded.name, "made_by": made_by}
+        facts = {
+            "form": "folded",
+            "model": loaded.name,
+            "made_by": made_by,
+            "preparation": json.dumps(asdict(loaded.preparation)),
+            "classes": json.dumps(loaded.classes),
+        }
         for kind, file in files.items():
             if kind == "html":
                 result.report.html(file)

@@ -133,7 +133,7 @@ def attach(
         before = set(replaced_norms(model))
         replace_norms(model, steps, make, call, where)
         for path in set(replaced_norms(model)) - before:
-            remember(model.get_submodule(path), told(path, path))
+            remember(model.get_submodule(path), told((path,), path))
         return model
     if named:
         sockets = position_sockets(model, named, call, where)
@@ -141,7 +141,7 @@ def attach(
         sockets = step_sockets(model, _steps(model, call), call, where)
     gates = _gates(model, sockets, maker, start, options)
     for socket, gate in zip(sockets, gates, strict=True):
-        remember(gate, told(socket.name, socket.block))
+        remember(gate, told(socket.steps or (socket.name,), socket.block))
     calls = read_tokens(model, sockets, gates, call)
     sockets = [socket.calling(gate) for socket, gate in zip(sockets, gates, strict=True)]
     plans = _proved(model, sockets, call)

@@ -140,17 +140,19 @@ def _written(inside: str, call: list[tuple[Memory, Attachment]]) -> _Modules:
     first, _ = call[0]
     try:
         options = json.loads(json.dumps(dict(first.options), allow_nan=False))
+        if options != dict(first.options):
+            raise ValueError(f"JSON makes {options} of {dict(first.options)}")
     except (TypeError, ValueError) as error:
         raise StepError(
-            f"The options of {first.module!r} cannot be written down: {error}. Give plain numbers "
-            "and words."
+            f"The options of {first.module!r} cannot be written down: {error}. Give plain numbers, "
+            "words, lists, and dictionaries by words."
         ) from error
     return _Modules(
         inside=inside,
         module=first.module,
         options=options,
         start=first.start,
-        at=[memory.at for memory, _ in call],
+        at=[name for memory, _ in call for name in memory.at],
         names=[sits.name for _, sits in call],
         parameters=sum(sits.parameters for _, sits in call),
     )

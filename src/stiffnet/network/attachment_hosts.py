@@ -8,6 +8,7 @@ from typing import Any
 import safetensors
 from torch import Tensor, nn
 
+from stiffnet.batch_norms import REPLACEABLE
 from stiffnet.errors import CheckpointError, StorageError
 from stiffnet.network.attach import attached
 from stiffnet.network.attachment import KEY, attachment, reattach
@@ -22,10 +23,11 @@ def from_pretrained(
 ) -> Any:
     """Open a transformers network with what was attached to it.
 
-    Before it is saved, write the attachment into its configuration, once: ``model.config.
+    Before it is saved, write the attachment into its configuration: ``model.config.
     stiffnet_attachment = stiffnet.attachment(model)``. Every `save_pretrained` keeps it from then
-    on, a Trainer's too. The class's own `from_pretrained` would open the network without the
-    modules, and only log that. transformers does not save modules that share tensors, as DIA's do.
+    on, a Trainer's too; write it again if you attach something else. The class's own
+    `from_pretrained` would open the network without the modules, and only log that. transformers
+    does not save modules that share tensors, as DIA's do.
 
     Args:
         kind: The class, such as ``transformers.BertModel``, or one of its auto classes.
@@ -35,11 +37,11 @@ def from_pretrained(
 
     Raises:
         CheckpointError: If the folder has no attachment, or it does not fit the network, or the
-            weights of a module are missing.
+            weights of a module are missing, or are there for one that it does not list.
         CorruptFileError: If the attachment was changed.
         StorageError: If the weights cannot be read.
     """
-    model = kind.from_pretrained(folder, **options)
+    model, loading = kind.from_pretrained(folder, **options, output_loading_info=True)
     record = getattr(model.config, KEY, None)
     if record is None:
         raise CheckpointError(
@@ -55,6 +57,12 @@ def from_pretrained(
         raise CheckpointError(
             f"{folder} lists attached modules and lacks {len(missing)} of their tensors: "
             f"{few(missing)}. Save the network with its modules."
+        )
+    unlisted = set(loading["unexpected_keys"]) - set(new)
+    if others := sorted(name for name in unlisted if _is_attached(name, model)):
+        raise CheckpointError(
+            f"{folder} has {len(others)} tensors of modules that its `{KEY}` does not list: "
+            f"{few(others)}. Set it to `stiffnet.attachment(model)` again before `save_pretrained`."
         )
     model.load_state_dict(tensors, strict=False)
     return model
@@ -99,6 +107,14 @@ class LightningAttachment:
 def _network(module: object) -> nn.Module:
     assert isinstance(module, nn.Module), "a mix-in of a LightningModule"
     return module
+
+
+def _is_attached(name: str, model: nn.Module) -> bool:
+    """Whether a tensor that a network lacks is one of a gate, or of what took a norm's place."""
+    parts = name.split(".")
+    above = {".".join(parts[:end]) for end in range(1, len(parts))}
+    norms = (path for path, module in model.named_modules() if type(module) in REPLACEABLE)
+    return any(part.startswith(CHILD) for part in parts) or not above.isdisjoint(norms)
 
 
 def _tensors(folder: Path, names: list[str]) -> dict[str, Tensor]:

@@ -69,6 +69,8 @@ def export_onnx(
 ) -> ExportReport:
     """Write a network as ONNX, with one input ``images`` of any number of images.
 
+    Outputs that the network returns in a dictionary have its keys as names.
+
     onnxruntime runs it on random images, in batches of several sizes, and on those that are given;
     only if it agrees with the network is the file written.
 
@@ -105,6 +107,7 @@ def export_onnx(
                 verbose=False,
             )
             made.model.metadata_props.update({**(facts or {}), **MARK})
+            _name_outputs(made.model.graph, _keys(own, example))
             content: bytes = made.model_proto.SerializeToString()
             run = _onnx_runner(content)
     except Exception as error:  # torch's, onnxscript's and onnxruntime's, of many classes
@@ -223,9 +226,16 @@ def _prepared(
     any_number = torch.export.Dim("batch", min=1)
     try:
         with _quietly(), plain_run(own):
-            return own, torch.export.export(own, (images,), dynamic_shapes=({0: any_number},))
+            outputs = [list(tensors_in(own(images.clone()))) for _ in range(2)]
+            program = torch.export.export(own, (images,), dynamic_shapes=({0: any_number},))
     except Exception as error:  # torch's, or whatever the network's own code raises
         raise _cannot(model, "for any number of images", error) from error
+    if scaled_error(*outputs) > 0:
+        raise ExportError(
+            f"{name} gives other outputs when it runs on the same images again, by random numbers "
+            "or by what it keeps of a pass. Let it do so in training only."
+        )
+    return own, program
 
 
 def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
@@ -236,6 +246,27 @@ def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
         f"{(said or type(error).__name__).rstrip('.')}. Its code must not depend on the values or "
         "the number of the images."
     )
+
+
+def _keys(model: nn.Module, example: Tensor) -> list[str]:
+    """Names of the outputs that a network returns in a dictionary; none where it does otherwise."""
+    images = next(_random(model, tuple(example.shape[1:]), [2]))
+    with plain_run(model):
+        result = model(images)
+    parts = result.items() if isinstance(result, Mapping) else ()
+    return [str(key) for key, part in parts for _ in tensors_in(part)]
+
+
+def _name_outputs(graph: Any, names: list[str]) -> None:
+    """Give the outputs of an ONNX graph these names, which nothing else in it keeps."""
+    if not names or len(set(names)) < len(names):  # a list under one key
+        return
+    inner = [value for node in graph for value in node.outputs]
+    for value in [*inner, *graph.initializers.values()]:
+        if value.name in names:
+            value.name = f"{value.name}.inner"
+    for value, name in zip(graph.outputs, names, strict=True):
+        value.name = name
 
 
 def _onnx_runner(content: bytes) -> Callable[[Tensor], list[Tensor]]:
@@ -281,9 +312,9 @@ def _worst(
     for given in batches:
         batch = given.detach().to("cpu", dtype).contiguous()
         with plain_run(model), _quietly():
-            expected = list(tensors_in(model(batch)))
+            expected = list(tensors_in(model(batch.clone())))  # as it may write into its input
             try:
-                result = list(tensors_in(run(batch)))
+                result = list(tensors_in(run(batch.clone())))
             except Exception as error:  # of the runtime
                 raise _cannot(model, f"for {len(batch)} images", error) from error
         off = scaled_error(expected, result) if expected else math.inf

@@ -21,8 +21,8 @@ class Memory:
     """Its registered name, or nothing where it has none."""
     options: Mapping[str, Any]
     start: str
-    at: str
-    """The step, position or norm, as `where` takes it."""
+    at: tuple[str, ...]
+    """The step, position or norm, as `where` takes it; several steps if its block runs again."""
     block: str
     """Path of the block that it is a child of; for a norm that was replaced, its own."""
 

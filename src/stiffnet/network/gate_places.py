@@ -35,6 +35,7 @@ class Socket:
     shape: tuple[int, ...]  # of the rate, batch axis first
     axis: int  # of the channels
     numbers: tuple[int, ...] = ()  # its additions in a pass; several if its block runs repeatedly
+    steps: tuple[str, ...] = ()  # the steps that these are
     step: Step | None = None
     dtype: torch.dtype | None = None  # of the rate; None where the block's weights tell
 
@@ -144,6 +145,7 @@ def _socket(
         shape=shape,
         axis=_axis(model, step, shape, larger),
         numbers=tuple(other.increment_at.number for other in steps),
+        steps=tuple(other.name for other in steps),
         step=step,
         dtype=met[at].dtypes[spot.operand],
     )

@@ -55,7 +55,9 @@ class Prepared(Struct, forbid_unknown_fields=True):
     mean: tuple[float, ...]
     std: tuple[Positive, ...]
     crop: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    interpolation: str = "bilinear"
+    interpolation: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"] = (
+        "bilinear"
+    )
     crop_mode: Literal["center", "squash", "border"] = "center"
 
     def __post_init__(self) -> None:

@@ -55,7 +55,8 @@ def step_sizes(
             hooks.enter_context(module.register_forward_hook(keep))
         parameter = next(model.parameters())
         for number, (images, _) in enumerate(batches, 1):
-            as_arguments(mapped(images, lambda image: image.to(parameter))).on(model)
+            own = mapped(images, lambda image: image.to(parameter, copy=True))  # it may be changed
+            as_arguments(own).on(model)
             _refuse_repeated(found, number)
     return {name: torch.cat(parts) for name, parts in found.items()}
 

@@ -24,7 +24,7 @@ from stiffnet.trajectory.batch import (
     resized,
     samples_in,
 )
-from stiffnet.trajectory.record import Trajectory, record
+from stiffnet.trajectory.record import Trajectory, record, refuse_other_blocks
 from stiffnet.trajectory.steps import Step, run_on, steps as find_steps
 from stiffnet.trajectory.tokens import what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
@@ -197,13 +197,7 @@ class _Run:
             output = as_arguments(inputs).on(self.model)
         trajectory = recording.trajectory
         self._blocks = self._blocks or recording.blocks
-        for path, count in recording.blocks.items():
-            if count != self._blocks[path]:
-                raise StepError(
-                    f"Block {path!r} does not run equally often for all samples "
-                    f"({self._blocks[path]} and {count} times), so that the steps depend on the "
-                    "data. Measure samples together that take the same way through the network."
-                )
+        refuse_other_blocks(self._blocks, recording.blocks)
         return trajectory, output
 
     def __call__(self, inputs: Any, before: int) -> tuple[Tensor, Tensor, Any]:

@@ -28,7 +28,8 @@ def limited(
 ) -> Iterator[tuple[Any, Labels]]:
     """Inputs and labels of every batch until `limit` samples have come, the last one cut to fit.
 
-    Unless `labelled`, there are no labels, whatever the batches say. Raises as `split` does.
+    Inputs are copies, as networks may write into what they are given. Unless `labelled`, there are
+    no labels, whatever the batches say. Raises as `split` does.
     """
     left = math.inf if limit is None else limit
     for batch in loader:
@@ -40,7 +41,7 @@ def limited(
             size = int(left)
             inputs = resized(inputs, size)
             labels = labels[:size] if isinstance(labels, Tensor) else labels
-        yield inputs, labels
+        yield mapped(inputs, lambda it: it.clone() if isinstance(it, Tensor) else it), labels
         left -= size
         if not left:
             return

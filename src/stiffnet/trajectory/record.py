@@ -1,6 +1,6 @@
 """One forward pass of a network, recorded as a trajectory of norms."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -90,6 +90,9 @@ def record(model: nn.Module, steps: Sequence[Step] | None = None) -> Iterator[Re
 
     Where the network is given an attention mask, norms are over the tokens that it says are there:
     a sentence has the same norms by itself and padded in a batch.
+
+    All passes in the block take the same steps: one in which a block of the network runs more or
+    less often than before raises a StepError.
 
     Args:
         model: The network; compiled, data-parallel and Fabric wrappers are looked through.
@@ -253,11 +256,24 @@ class _Norms(Recorder):
         )
         scales = [self._scales[step.increment_at] for step in self.steps]
         increments = increments * increments.new_tensor(scales)
-        self._recording._newest = Trajectory(self.steps, states, rates, increments)
         kinds = {type(self.model.get_submodule(step.module)) for step in self.steps}
-        blocks = [path for module, path in self.paths.items() if type(module) in kinds]
-        self._recording.blocks = {path: self.counts[path, "call"] for path in blocks}
+        paths = [path for module, path in self.paths.items() if type(module) in kinds]
+        blocks = {path: self.counts[path, "call"] for path in paths}
+        refuse_other_blocks(self._recording.blocks or blocks, blocks)
+        self._recording.blocks = blocks
+        self._recording._newest = Trajectory(self.steps, states, rates, increments)
         self._norms.clear()
+
+
+def refuse_other_blocks(before: Mapping[str, int], now: Mapping[str, int]) -> None:
+    """Raise a StepError if a block ran more or less often than in a pass before."""
+    for path, count in now.items():
+        if count != before[path]:
+            raise StepError(
+                f"Block {path!r} does not run equally often for all samples ({before[path]} and "
+                f"{count} times), so that the steps depend on the data. Give samples together "
+                "that take the same way through the network."
+            )
 
 
 class _Uncopied:
