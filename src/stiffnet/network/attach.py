@@ -258,9 +258,8 @@ def _maker(module: str | Maker, options: dict[str, Any]) -> tuple[Maker, dict[st
         if prefix == PREFIX:
             return asr(name, **options), {}
         module = ATTENTION[module].value
-    if hasattr(module, "refuse_values"):
+    if isinstance(module, type) and issubclass(module, Attention):
         module.refuse_values(options)  # of no step, so that no other step would do
-        return module, options
     if isinstance(module, Asr) and options:
         raise StepError(
             f"{', '.join(sorted(options))} cannot be given to {_name(module)}; give such options "
