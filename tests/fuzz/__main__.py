@@ -1,4 +1,4 @@
-"""Fuzz `attach`, `detach`, `measure`, `record`, `steps` and `fold` by hand.
+"""Fuzz `attach`, `detach`, `measure`, `record`, `steps`, `fold` and `spectrum` by hand.
 
 ``PYTHONPATH=tests python -m fuzz --cases 5000`` runs many networks, and ``--seed 17`` shows one.
 """

@@ -8,12 +8,14 @@ from fuzz.attaching import hold_attaching
 from fuzz.build import Case, case
 from fuzz.folding import hold_folding
 from fuzz.measuring import hold_measuring
+from fuzz.spectra import hold_spectrum
 from fuzz.verdicts import REFUSED, RIGHT, WRONG, Verdict, judged
 
 LAWS: dict[str, Callable[[Case], None]] = {
     "measure": hold_measuring,
     "attach": hold_attaching,
     "fold": hold_folding,
+    "spectrum": hold_spectrum,
 }
 
 

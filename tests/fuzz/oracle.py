@@ -1,7 +1,7 @@
 """What the reference's code calls at every step: it notes the step, and calls the gates on it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -38,6 +38,8 @@ class Probe:
         self._before: Tensor | None = None
         self._turns: Counter[str] = Counter()
         self._of: dict[str, int] = {}
+        self.taken: Callable[[Tensor, Tensor], object] | None = None
+        """Told of the state and the increment of every step, if there is something."""
 
     def know(self, network: nn.Module) -> None:
         """Learn where the modules of a network are, and count their steps call by call."""
@@ -74,6 +76,8 @@ class Probe:
         gated = rate
         for gate in self.gates.get((path, turn), ()):
             gated = gate(gated, state) if getattr(gate, "needs_state", False) else gate(gated)
+        if self.taken is not None:
+            self.taken(state, gated * scale)
         if self._noted is not None:
             shape = tuple(n for i, n in enumerate(state.shape) if i != self._axis)
             before, self._before = self._before, None
