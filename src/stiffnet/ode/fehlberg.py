@@ -9,8 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from stiffnet.errors import NonFiniteError, OdeError
-from stiffnet.ode.problem import Floats, Problem, Rate
-from stiffnet.ode.track import LIMIT, Track, check_step
+from stiffnet.ode.problem import LIMIT, Floats, Problem, Rate, Track, check_step
 
 NODES = np.array([0, 1 / 4, 3 / 8, 12 / 13, 1, 1 / 2])
 STAGES = (

@@ -7,8 +7,7 @@ import numpy as np
 from stiffnet.errors import OdeError
 from stiffnet.ode.indices import norm, stiffness_aware_index, stiffness_index
 from stiffnet.ode.linear import normal_matrix
-from stiffnet.ode.problem import Floats
-from stiffnet.ode.track import check_step
+from stiffnet.ode.problem import Floats, check_step
 from stiffnet.results.ode import Theorem2Check
 
 COEFFICIENTS = (0.6, 0.48, 0.64)
