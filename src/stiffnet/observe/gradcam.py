@@ -26,7 +26,7 @@ from stiffnet.observe.cam_library import differentiable, grad_cam_of
 from stiffnet.observe.channel_moments import Moments
 from stiffnet.observe.feature_layer import feature_layer
 from stiffnet.observe.map_sums import MapSums
-from stiffnet.observe.measure import batch_norm_notes
+from stiffnet.observe.measure import batch_norm_notes, refuse_labels
 from stiffnet.provenance import facts_on, version_of
 from stiffnet.results.gradcam import IMAGES, LABEL, NOISE, PREDICTED, SHIFTED, GradcamReport
 from stiffnet.scramble import word_at
@@ -142,9 +142,15 @@ class _Run:
                 f"of shape {self.shape}, so their maps have no mean. Give images of one size."
             )
         before = len(self._sums[kind])
+        targets = None
         if wanted is not None:
-            self._check_outputs(wanted)
-        targets = None if wanted is None else [itemgetter(int(each)) for each in wanted]
+            why = (
+                f", and the network knows classes 0 to {self.layer.logits - 1}. Give a network "
+                f"with as many classes as the data, or take the {PREDICTED!r} class."
+            )
+            wrong = (wanted < 0) | (wanted >= self.layer.logits)
+            refuse_labels(wanted, wrong, "Image", self.seen, why)
+            targets = [itemgetter(int(each)) for each in wanted]
         maps = self.cam(images.detach().clone().requires_grad_(), targets)
         logits: Tensor = self.cam.outputs.detach()
         self.cam.outputs = None  # which holds the whole graph
@@ -171,16 +177,6 @@ class _Run:
             torch.from_numpy(each).view(-1, 1, 1) for each in (self._colours.mean, spread)
         )
         return (mean + deviation * drawn).to(self.kind)
-
-    def _check_outputs(self, wanted: Tensor) -> None:
-        wrong = (wanted < 0) | (wanted >= self.layer.logits)
-        if bool(wrong.any()):
-            where = int(wrong.nonzero()[0])
-            raise DataError(
-                f"Image {self.seen + where} has label {int(wanted[where])}, and the network knows "
-                f"classes 0 to {self.layer.logits - 1}. Give a network with as many classes as the "
-                f"data, or take the {PREDICTED!r} class."
-            )
 
     def _check(self, good: Any, kind: str, before: int, what: str) -> None:
         if not good.all():
@@ -244,10 +240,6 @@ def _wanted(labels: Tensor | None, outputs: Sequence[int] | None, before: int) -
     if outputs is None:
         return labels
     wrong = (labels < 0) | (labels >= len(outputs))
-    if bool(wrong.any()):
-        where = int(wrong.nonzero()[0])
-        raise DataError(
-            f"Image {before + where} has label {int(labels[where])}, and {len(outputs)} labels "
-            "have an output. Give `outputs` one for each class."
-        )
+    why = f", and {len(outputs)} labels have an output. Give `outputs` one for each class."
+    refuse_labels(labels, wrong, "Image", before, why)
     return torch.tensor(outputs)[labels]
