@@ -56,6 +56,12 @@ class Pass(Recorder):
         return self
 
     @property
+    def begun(self) -> tuple[Tensor, GradientEdge | None]:
+        """What went into the module at `entry`, which was given something."""
+        assert self.entry is not None
+        return self.entry
+
+    @property
     def additions(self) -> list[Added]:
         """What every step added, in order."""
         found = []

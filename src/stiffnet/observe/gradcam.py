@@ -103,7 +103,7 @@ def gradcam(
                 many = min(run.batch, run.seen - start)
                 run.see(NOISE, run.noise(seed, start, many), None)
                 on_batch(many)
-            return run.report(target, classes, facts, batch_norm_notes(network))
+            return run.report(target, classes, facts)
         finally:
             if run is not None:
                 run.cam.activations_and_grads.release()
@@ -188,11 +188,7 @@ class _Run:
             )
 
     def report(
-        self,
-        target: str,
-        classes: Sequence[str],
-        facts: Mapping[str, str] | None,
-        notes: Sequence[str],
+        self, target: str, classes: Sequence[str], facts: Mapping[str, str] | None
     ) -> GradcamReport:
         images = self._sums[IMAGES]
         rows, columns = self.layer.layout.size
@@ -211,18 +207,16 @@ class _Run:
             classes=tuple(classes),
             class_label=np.array(sorted(images.by_label), dtype=np.int64),
             class_mean=images.class_mean(rows, columns),
-            notes=tuple(notes),
+            notes=batch_norm_notes(self.network),
             facts=facts_on(self.network, {}, {**(facts or {}), **made}),
         )
 
 
 def _checked(images: Any) -> Tensor:
     if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
-        kind = (
-            f"{images.dtype} of shape {tuple(images.shape)}"
-            if isinstance(images, Tensor)
-            else f"a {type(images).__name__}"
-        )
+        kind = f"a {type(images).__name__}"
+        if isinstance(images, Tensor):
+            kind = f"{images.dtype} of shape {tuple(images.shape)}"
         raise DataError(
             f"A batch is {kind}, and Grad-CAM is of images. Give floating-point numbers of shape "
             "(image, channel, height, width)."

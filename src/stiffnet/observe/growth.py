@@ -1,5 +1,6 @@
 """Theorem 6.1's bound, measured: how a perturbation grows through the steps of a network."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,21 +69,23 @@ def growth(
     random = torch.Generator().manual_seed(seed)
     with plain_run(network), sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
         entry = _entry(network, found, images)
-        layout = _entry_layout(network, found, images, entry)
-        clean = _passed(network, found, images, entry)
-        measured = [
-            _measured(network, found, images, entry, (clean, layout), epsilon, random)
-            for _ in range(draws)
-        ]
+        run = partial(_passed, network, found, entry)
+        shapes = (tuple(run(resized(images, size)).begun[0].shape) for size in PROBE_BATCHES)
+        layout = Layout(*sample_axis(found[0].module, *shapes))
+        clean = run(images)
+        measured = []
+        for _ in range(draws):
+            change = _change(clean.begun[0], layout, epsilon, random)
+            measured.append(_grown(clean, run(images, change), layout))
         with torch.enable_grad():
-            done = _passed(network, found, mapped(images, _leaf), entry)
-            local = _norms(found, done, layout, samples_in(images), iterations, random)
+            done = run(mapped(images, _leaf))
+            local = _norms(done, layout, samples_in(images), iterations, random)
     facts = facts_on(network, what_samples_are(network, images), None)
     return _summary(found, torch.stack(measured), local, epsilon, facts)
 
 
 def _passed(
-    network: nn.Module, steps: list[Step], images: Any, entry: str, change: Tensor | None = None
+    network: nn.Module, steps: list[Step], entry: str, images: Any, change: Tensor | None = None
 ) -> Pass:
     with Pass(network, steps, entry, change) as done:
         as_arguments(images).on(network)
@@ -99,7 +102,7 @@ def _entry(network: nn.Module, steps: list[Step], images: Any) -> str:
     for end in range(len(parts), -1, -1):
         path = ".".join(parts[:end])
         with torch.enable_grad():
-            done = _passed(network, steps, mapped(images, _leaf), path)
+            done = _passed(network, steps, path, mapped(images, _leaf))
         first = done.additions[0]
         if all(_comes_from(value, done.entry) for value in (first.shortcut, first.increment)):
             return path
@@ -124,30 +127,21 @@ def _leaf(value: Any) -> Any:
     return value.detach().clone().requires_grad_() if floating else value
 
 
-def _measured(
-    network: nn.Module,
-    steps: list[Step],
-    images: Any,
-    entry: str,
-    before: tuple[Pass, Layout],
-    epsilon: float,
-    random: torch.Generator,
-) -> Tensor:
-    """Logarithms of the growth of one random perturbation, (images, steps)."""
-    clean, layout = before
-    assert clean.entry is not None
-    state = clean.entry[0]
+def _change(state: Tensor, layout: Layout, epsilon: float, random: torch.Generator) -> Tensor:
+    """Draw a perturbation of a state, of `epsilon` times its size."""
     rows = layout.rows(state)
     direction = torch.randn(rows.shape, generator=random, dtype=torch.float64).to(rows.device)
     size = epsilon * torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    change = layout.like(
-        direction * size / torch.linalg.vector_norm(direction, dim=1, keepdim=True), state
-    )
-    noisy = _passed(network, steps, images, entry, change)
-    assert noisy.entry is not None
-    given = torch.linalg.vector_norm(layout.rows(noisy.entry[0] - state), dim=1).cpu()
+    unit = torch.linalg.vector_norm(direction, dim=1, keepdim=True)
+    return layout.like(direction * size / unit, state)
+
+
+def _grown(clean: Pass, noisy: Pass, layout: Layout) -> Tensor:
+    """Logarithms of the growth of a perturbation, (images, steps)."""
+    change = layout.rows(noisy.begun[0] - clean.begun[0])
+    given = torch.linalg.vector_norm(change, dim=1).cpu()
     columns = []
-    for step, one, other in zip(steps, clean.additions, noisy.additions, strict=True):
+    for step, one, other in zip(clean.steps, clean.additions, noisy.additions, strict=True):
         site = step.state_at
         after = sample_norms(other.sum - one.sum, axis=site.axis, entries=site.entries).cpu()
         _refuse(~torch.isfinite(after / given), step)
@@ -156,21 +150,15 @@ def _measured(
 
 
 def _norms(
-    steps: list[Step],
-    done: Pass,
-    layout: Layout,
-    samples: int,
-    iterations: int,
-    random: torch.Generator,
+    done: Pass, layout: Layout, samples: int, iterations: int, random: torch.Generator
 ) -> Tensor:
     """Gates, and norms of shortcuts, rates and whole steps, at the images: (4, images, steps).
 
     `layout` is that of what goes into the first step.
     """
-    assert done.entry is not None
-    state, edge = done.entry
+    state, edge = done.begun
     found = []
-    for step, added in zip(steps, done.additions, strict=True):
+    for step, added in zip(done.steps, done.additions, strict=True):
         if edge is None or added.edge is None:
             raise StepError(
                 f"No gradient reaches step {step.name!r}, so its Jacobian is not known. Take out "
@@ -213,16 +201,6 @@ def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]
     rate, increment = rows(added.rate.detach()), rows(added.increment.detach())
     factors = torch.where(rate != 0, increment / rate, 0.0)
     return factors.abs().amax(dim=1).cpu(), added.rate, site
-
-
-def _entry_layout(network: nn.Module, steps: list[Step], images: Any, entry: str) -> Layout:
-    """Which axis of the first step's input counts the images: seen on batches of two sizes."""
-    shapes = []
-    for size in PROBE_BATCHES:
-        given = _passed(network, steps, resized(images, size), entry).entry
-        assert given is not None
-        shapes.append(tuple(given[0].shape))
-    return Layout(*sample_axis(steps[0].module, *shapes))
 
 
 def _refuse(wrong: Tensor, step: Step) -> None:

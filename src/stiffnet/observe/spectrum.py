@@ -1,6 +1,5 @@
 """A model and one input in, the eigenvalues of a step's Jacobian out."""
 
-import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -81,7 +80,7 @@ def spectrum(
     inputs = _one(x)
     refuse_padding(network, inputs, "a spectrum")
     function = function_of(network, step, inputs, of=of)
-    watch, start = _Peak(), time.perf_counter()
+    peak, start = _watch_memory(), time.perf_counter()
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
         found = spectrum_of(
             function, function.input, method=method, cap=cap, on_plan=on_plan, progress=progress
@@ -107,32 +106,28 @@ def spectrum(
         singular_values=np.zeros(0) if found.singular is None else found.singular,
         elements=function.input.numel() * function.output.numel(),
         seconds=time.perf_counter() - start,
-        peak_bytes=watch.bytes,
+        peak_bytes=peak(),
         facts=facts_on(network, what_samples_are(network, inputs), facts),
     )
 
 
-class _Peak:
-    """The largest memory of the process since this was made, where the system tells.
+def _watch_memory() -> Callable[[], int | None]:
+    """Return what tells the largest memory of the process since now; None where nothing does.
 
-    >>> peak = _Peak().bytes
+    >>> peak = _watch_memory()()
     >>> peak is None or peak > 0
     True
     """
+    try:
+        _RESET.write_text("5")  # which sets the high-water mark to what is in use now
+    except OSError:
+        return lambda: None
 
-    def __init__(self) -> None:
-        self._known = False
-        with contextlib.suppress(OSError):
-            _RESET.write_text("5")  # which sets the high-water mark to what is in use now
-            self._known = True
-
-    @property
-    def bytes(self) -> int | None:
-        """The largest resident size since then; None where the system does not tell."""
-        if not self._known:
-            return None
+    def peak() -> int | None:
         found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
         return int(found[1]) * 1024 if found else None
+
+    return peak
 
 
 def exact_copy(model: nn.Module) -> nn.Module:
