@@ -13,7 +13,8 @@ same classes: a map that follows the data moves along. And Gaussian noise, pixel
 mean and deviation of each channel of the images, and the evidence for what the network sees in it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -21,19 +22,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stiffnet.errors import DataError, NonFiniteError
-from stiffnet.observe.cam_library import differentiable, grad_cam_of
-from stiffnet.observe.channel_moments import Moments
-from stiffnet.observe.feature_layer import feature_layer
+from stiffnet.errors import DataError, FeatureMapError, NonFiniteError
+from stiffnet.observe.channel_moments import Floats, Moments
+from stiffnet.observe.feature_layer import FeatureLayer, feature_layer
 from stiffnet.observe.map_sums import MapSums
-from stiffnet.observe.measure import batch_norm_notes, refuse_labels
+from stiffnet.observe.measure import batch_norm_notes, logits_of, refuse_labels
 from stiffnet.provenance import facts_on, version_of
 from stiffnet.results.gradcam import IMAGES, LABEL, NOISE, PREDICTED, SHIFTED, GradcamReport
 from stiffnet.scramble import word_at
 from stiffnet.trajectory.batch import limited, on_device
-from stiffnet.trajectory.wrappers import unwrap
+from stiffnet.trajectory.wrappers import borrowed, unwrap
 
 SHIFT = 0.25  # of the width
+_HALVES = (torch.float16, torch.bfloat16)  # which NumPy, and so pytorch-grad-cam, cannot rank
 
 
 def gradcam(
@@ -115,7 +116,7 @@ class _Run:
     def __init__(self, network: nn.Module, images: Tensor, layer: str) -> None:
         self.network = network
         self.layer = feature_layer(network, images, layer)
-        self.cam = grad_cam_of(network, self.layer)
+        self.cam = _grad_cam_of(network, self.layer)
         self.shape, self.batch = tuple(images.shape[1:]), len(images)
         self.kind = images[:0]  # what noise has to be like: its device and precision
         self.pixels = round(SHIFT * self.shape[2])
@@ -237,3 +238,70 @@ def _wanted(labels: Tensor | None, outputs: Sequence[int] | None, before: int) -
     why = f", and {len(outputs)} labels have an output. Give `outputs` one for each class."
     refuse_labels(labels, wrong, "Image", before, why)
     return torch.tensor(outputs)[labels]
+
+
+class _Logits(nn.Module):
+    """A network as pytorch-grad-cam wants it: logits come out, and its gradients are left alone."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return a row of logits for each image."""
+        logits = logits_of(self.network(images))
+        assert logits is not None, "the layer was found by a pass that gave some"
+        return logits.float() if logits.dtype in _HALVES else logits
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Leave gradients as they are: they are the user's, and no parameter gets any here."""
+
+
+def _grad_cam_of(network: nn.Module, layer: FeatureLayer) -> Any:
+    """Return pytorch-grad-cam's Grad-CAM of a layer, with maps before it scales and resizes them.
+
+    Raises:
+        FeatureMapError: If it is not installed.
+    """
+    try:
+        from pytorch_grad_cam import GradCAM
+    except ImportError:
+        raise FeatureMapError(
+            "Grad-CAM needs pytorch-grad-cam, which is not installed. Install it with "
+            "`pip install 'stiffnet[gradcam]'`."
+        ) from None
+
+    class Maps(GradCAM):
+        def compute_cam_per_layer(self, images: Tensor, targets: Any, smooth: bool) -> Floats:
+            seen = self.activations_and_grads
+            if len(seen.activations) != 1 or len(seen.gradients) != 1:
+                raise FeatureMapError(
+                    f"The layer ran {len(seen.activations)} times in a pass, and a gradient came "
+                    f"back {len(seen.gradients)} times. Choose a `layer` that runs once, and turn "
+                    "checkpointing of activations off."
+                )
+            values, slopes = (
+                each[0].double().numpy() for each in (seen.activations, seen.gradients)
+            )
+            [layer] = self.target_layers
+            found: Floats = self.get_cam_image(images, layer, targets, values, slopes)
+            return np.maximum(found, 0)
+
+        def aggregate_multi_layers(self, maps: Floats) -> Floats:
+            return maps
+
+    return Maps(_Logits(network), [layer.module], layer.layout.maps)
+
+
+@contextmanager
+def differentiable(network: nn.Module) -> Iterator[None]:
+    """Borrow a network for gradients by its input; parameters need none, and get their own back."""
+    needed = [(each, each.requires_grad) for each in network.parameters()]
+    with borrowed(network), torch.inference_mode(False), torch.enable_grad():
+        try:
+            for parameter, _ in needed:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter, before in needed:
+                parameter.requires_grad_(before)
