@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -180,8 +181,7 @@ def _corrected(pairs: list[Pair]) -> list[Pair]:
         pairs = [replace(pair, **{kind: d}) for pair, d in zip(pairs, changed, strict=True)]
     for kind in ("steps", "stages"):
         rest = iter(holm([d.p for pair in pairs for d in getattr(pair, kind)]))
-        pairs = [
-            replace(pair, **{kind: tuple(replace(d, holm=next(rest)) for d in getattr(pair, kind))})
-            for pair in pairs
-        ]
+        for i, pair in enumerate(pairs):
+            parts: Any = tuple(replace(d, holm=next(rest)) for d in getattr(pair, kind))
+            pairs[i] = replace(pair, **{kind: parts})
     return pairs

@@ -39,8 +39,7 @@ def run(
     Raises:
         OdeError: If there are no runs, or a number is out of range.
     """
-    given = isinstance(runs, np.ndarray)
-    starts = runs if given else threebody.ring(runs, seed=seed)
+    starts = runs if isinstance(runs, np.ndarray) else threebody.ring(runs, seed=seed)
     levels = np.asarray(thresholds, dtype=np.float64)
     bins = _check(starts, duration, interval, levels, rtol)
     flock = _Flock(starts, levels, bins, duration / bins, rtol)
@@ -49,7 +48,7 @@ def run(
     energy = threebody.energy(starts)
     momenta = [threebody.angular_momentum(states) for states in (starts, flock.ends)]
     return Encounters(
-        seed=None if given else seed,
+        seed=None if starts is runs else seed,
         duration=duration,
         interval=duration / bins,
         rtol=rtol,

@@ -1,6 +1,7 @@
 """The StepNet paper's Theorem 2, in numbers: does SAI / SI tend to √c as |λ₁| grows?"""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +51,9 @@ def run(
     _check(c, a, slow, np.asarray(fastest, dtype=np.float64))
     check_step(interval)
     rows = [_ratios(c, np.array([first, *slow]), a, interval, later, seed) for first in fastest]
-    return Theorem2Check(
-        limit=float(abs(c[0]) / np.linalg.norm(c)),
-        interval=interval,
-        later=later,
-        **{name: np.array([row[name] for row in rows]) for name in rows[0]},
-    )
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    limit = float(abs(c[0]) / np.linalg.norm(c))
+    return Theorem2Check(limit=limit, interval=interval, later=later, **columns)
 
 
 def predicted_ratio(c: Floats, eigenvalues: Floats, forcing: Floats) -> float:
