@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.before_choice import before_choice
 from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
@@ -17,6 +16,7 @@ from stiffnet.fold.compare import (
     unchanged,
 )
 from stiffnet.fold.fold import fold
+from stiffnet.fold.proof import before_choice
 from stiffnet.network.attach import attach
 from stiffnet.results.fold import Folded
 from stiffnet.scaled_error import scaled_error

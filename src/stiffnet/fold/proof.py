@@ -1,4 +1,9 @@
-"""Proof that a folded network is the one that was given: in float64, then in its own dtype."""
+"""Proof that a folded network is the one that was given: in float64, then in its own dtype.
+
+Where a network chooses, rounding may reorder what comes after. Detectors keep the best of many
+boxes: two of nearly the same score change places with the last digit of a weight, and the results
+can no longer be compared one by one. So what they computed before is compared.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -10,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.before_choice import before_choice
 from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
@@ -25,11 +29,19 @@ from stiffnet.fold.compare import (
 )
 from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
 from stiffnet.fold.operations import Reading
-from stiffnet.nested import mapped
+from stiffnet.nested import mapped, tensors_in
 from stiffnet.network.deployed import Change
 from stiffnet.results.fold import Folded, as_folded
 from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.batch import Example
+from stiffnet.trajectory.graph import Watch
+from stiffnet.trajectory.wrappers import plain_run
+
+CHOICES = frozenset((
+    "topk", "sort", "msort", "argsort", "kthvalue", "argmax", "argmin", "nonzero", "masked_select",
+    "unique", "unique_consecutive", "multinomial", "nms", "batched_nms", "searchsorted",
+))  # fmt: skip
+"""Functions whose results are places in what they are given, or go by its order."""
 
 SAMPLES = 2  # of the example on which a pass is read; verified on all of it
 OTHERS = 1  # samples of another size: code may also go by whether there is one
@@ -199,3 +211,36 @@ def _larger(value: Any, *, more: int) -> Any:
 
 
 _STRETCHED = {3: "linear", 4: "bilinear", 5: "trilinear"}
+
+
+class _UntilChoice(Watch):
+    """Notes which modules had finished when the first choice was made, the outermost of them."""
+
+    def __init__(self, model: nn.Module, inputs: Any) -> None:
+        super().__init__(model, inputs)
+        self.finished: list[str] | None = None
+
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if self.finished is None and self._stack and _chooses(func, args):
+            frame = self._stack[-1]
+            if any(frame.find(tensor) is not None for tensor in tensors_in((args, kwargs))):
+                done = (f.path for f in self.frames if any(f.parent is o for o in self._stack))
+                self.finished = list(dict.fromkeys(done))
+        super().saw(func, args, kwargs, result)
+
+
+def _chooses(func: Any, args: tuple[Any, ...]) -> bool:
+    name = getattr(func, "__name__", "").partition(".")[0]
+    if name == "where":
+        return len(args) == 1
+    if name == "__getitem__":
+        picked = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(isinstance(part, Tensor) and not part.is_floating_point() for part in picked)
+    return name in CHOICES
+
+
+def before_choice(model: nn.Module, example: Example) -> list[str]:
+    """Paths of the modules that finish before the network chooses anything; none if it does not."""
+    with plain_run(model), _UntilChoice(model, example) as watch:
+        example.on(model)
+    return watch.finished or []
