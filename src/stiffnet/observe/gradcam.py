@@ -125,13 +125,10 @@ class _Run:
                 f"The images are {self.shape[2]} pixels wide, too narrow to be shifted by a "
                 "quarter. Give larger images."
             )
+        self.shift = self.pixels / self.shape[2]
         self.seen = 0
         self._colours = Moments(self.shape[0])
         self._sums = {kind: MapSums(self.shift) for kind in (IMAGES, SHIFTED, NOISE)}
-
-    @property
-    def shift(self) -> float:
-        return self.pixels / self.shape[2]
 
     def see(
         self, kind: str, images: Tensor, wanted: Tensor | None, labels: Tensor | None = None
