@@ -85,13 +85,8 @@ def integrate(
             times.append(time)
             states.append(state)
         step *= float(factor(error))
-    accepted = len(times) - 1
-    return Track(
-        np.array(times),
-        np.array(states),
-        evaluations=tried * len(NODES),
-        rejected=tried - accepted,
-    )
+    rejected = tried - (len(times) - 1)
+    return Track(np.array(times), np.array(states), tried * len(NODES), rejected=rejected)
 
 
 def growth(z: complex, weights: Floats = FIFTH) -> complex:
