@@ -13,8 +13,7 @@ With s the values of a module, (images, channels), and s̄ their mean over image
 Both come out of one pass, in constant memory and in float64.
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,8 +82,8 @@ def stripes(
         if value is not None and value < least:
             raise DataError(f"`{name}` is {value}. Give {least} or more.")
     network = unwrap(model)
-    clock = itertools.count()
-    looked = {name: _Looked(name, keep, clock) for name in choosing(network)}
+    ran: list[_Looked] = []  # in the order in which they run
+    looked = {name: _Looked(name, keep, ran) for name in choosing(network)}
     modules = choosers(network)
     samples = 0
     what: dict[str, str] = {}
@@ -104,7 +103,6 @@ def stripes(
             f"The loader gave {samples} image{'s' if samples != 1 else ''}, and how values differ "
             "between images needs two or more. Give it more."
         )
-    ran = sorted((look for look in looked.values() if look.seen), key=lambda look: look.order)
     names = {sits.at: sits.module for sits in reversed(attached(network))}
     names |= {sits.name: sits.module for sits in attached(network)}
     return StripeReport(
@@ -170,9 +168,9 @@ class KeptImages:
 class _Looked:
     """What was seen of one module so far."""
 
-    def __init__(self, step: str, keep: int, clock: Iterator[int]) -> None:
-        self.step, self.kept, self._clock = step, KeptImages(keep), clock
-        self.seen, self.order, self.silent = 0, 0, 0
+    def __init__(self, step: str, keep: int, ran: list["_Looked"]) -> None:
+        self.step, self.kept, self._ran = step, KeptImages(keep), ran
+        self.seen, self.silent = 0, 0
         self.left_over, self.made = 0.0, 0.0
 
     def take(self, module: Attention, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -197,7 +195,7 @@ class _Looked:
             self.left_over += float(rest.square().sum())
         self.made += float(scaled.square().sum())
         if not self.seen:
-            self.order = next(self._clock)
+            self._ran.append(self)
             self.values, self.weighted, self.inputs = (Moments(fitted.shape[1]) for _ in range(3))
         values, weights, means = (each.cpu().numpy() for each in (fitted, energy, pooled))
         self.seen += len(values)
