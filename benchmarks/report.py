@@ -15,8 +15,7 @@ from rich.console import Console
 
 from stiffnet.report.page import page
 from stiffnet.results.stiffness import Samples, StiffnessReport
-from stiffnet.stiffness.quantiles import binned, quantiles
-from stiffnet.stiffness.summary import StiffnessSummary
+from stiffnet.stiffness.summary import StiffnessSummary, binned, quantiles
 from stiffnet.stiffness.total import stage_tns, tns
 from stiffnet.trajectory.step import Site, Step
 

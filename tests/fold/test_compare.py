@@ -7,18 +7,16 @@ import torch
 from torch import nn
 
 from stiffnet.errors import FoldError
-from stiffnet.fold.before_choice import before_choice
 from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
-    Outcome,
-    attempt,
     comparable,
     compare,
     ran,
     unchanged,
 )
 from stiffnet.fold.fold import fold
+from stiffnet.fold.proof import before_choice
 from stiffnet.network.attach import attach
 from stiffnet.results.fold import Folded
 from stiffnet.scaled_error import scaled_error
@@ -77,9 +75,9 @@ def test_what_is_not_finite_after_folding_is_said_for_outputs_and_blocks():
     with pytest.raises(FoldError, match="'0' of Sequential gives NaN or infinity"):
         compare(block, nn.Sequential(Gives([NAN]), Gives([3.0])), x)
     with pytest.raises(FoldError, match="'0' of N gives numbers on this example that are not"):
-        comparable(Outcome({OUTPUT: [torch.zeros(1)], "0": [torch.tensor([NAN])]}), "N")
+        comparable({OUTPUT: [torch.zeros(1)], "0": [torch.tensor([NAN])]}, "N")
     with pytest.raises(FoldError, match="N gives no tensor"):
-        comparable(Outcome({OUTPUT: []}), "N")
+        comparable({OUTPUT: []}, "N")
 
 
 def test_another_dtype_is_said():
@@ -111,8 +109,7 @@ class Twice(nn.Module):
 
 def test_every_call_of_a_block_is_kept():
     model, x = Twice().eval(), torch.randn(3, 2)
-    outcome = attempt(model, as_arguments(x), ["layer"])
-    first, second = outcome.values["layer"]
+    first, second = ran(model, as_arguments(x), ["layer"])["layer"]
     with torch.no_grad():
         assert torch.equal(first, model.layer(2 * x))
         assert torch.equal(second, model.layer(x))

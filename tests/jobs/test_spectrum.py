@@ -18,7 +18,7 @@ from stiffnet.jobs.spectrum_parts import weights_digest
 from stiffnet.jobs.watching import Watcher
 from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
-from stiffnet.observe import spectra as loop
+from stiffnet.observe import spectrum as loop
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.results.spectrum import Spectrum
 from stiffnet.stiffness.spectrum import METHODS, Plan

@@ -10,8 +10,8 @@ from torch import nn
 
 import stiffnet
 from stiffnet.errors import FeatureMapError, UnknownNameError
-from stiffnet.observe.cam_library import differentiable
 from stiffnet.observe.feature_layer import feature_layer
+from stiffnet.observe.gradcam import differentiable
 
 LAST = {
     "resnet18": ("layer4", "channels first", (3, 3)),

@@ -14,8 +14,7 @@ from stiffnet.errors import (
     StepError,
     UnknownNameError,
 )
-from stiffnet.observe.spectra import spectra
-from stiffnet.observe.spectrum import exact_copy, function_of
+from stiffnet.observe.spectrum import exact_copy, function_of, spectra
 
 CLOSE = 1e-8  # of the largest |λ|: eigenvalues of other matrices, in float64
 

@@ -9,7 +9,7 @@ import torch
 import stiffnet
 from network.transformers_cases import DECODERS, ENCODERS, network
 from stiffnet.errors import StepError
-from stiffnet.observe.spectra import spectra
+from stiffnet.observe.spectrum import spectra
 from stiffnet.report.page import page
 from stiffnet.trajectory.branch import branch
 

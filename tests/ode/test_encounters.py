@@ -70,15 +70,15 @@ def mirrored(states: Floats) -> Floats:
 def test_names_and_axes_of_the_bodies_do_not_matter(change):
     """Bit for bit, so that chaos has nothing to grow."""
     starts = threebody.ring(10, seed=2)
-    plain = encounters.count(starts, duration=12.0)
-    assert same(plain, encounters.count(change(starts), duration=12.0))
+    plain = encounters.run(starts, duration=12.0)
+    assert same(plain, encounters.run(change(starts), duration=12.0))
 
 
 def test_a_run_does_not_see_the_others():
     starts = threebody.ring(6, seed=3)
-    together = encounters.count(starts, duration=10.0)
+    together = encounters.run(starts, duration=10.0)
     for i in range(6):
-        alone = encounters.count(starts[i : i + 1], duration=10.0)
+        alone = encounters.run(starts[i : i + 1], duration=10.0)
         assert np.array_equal(alone.closest[0], together.closest[i])
         assert np.array_equal(alone.time[0], together.time[i])
 
@@ -93,8 +93,8 @@ def test_lengths_and_times_have_no_units():
     starts = threebody.ring(10, seed=5)
     larger = np.concatenate([4 * starts[:, :6], starts[:, 6:] / 2], axis=1)
     levels = np.array([0.1, 0.3, 1.0])
-    one = encounters.count(starts, duration=10.0, thresholds=levels)
-    other = encounters.count(larger, duration=80.0, interval=0.8, thresholds=4 * levels)
+    one = encounters.run(starts, duration=10.0, thresholds=levels)
+    other = encounters.run(larger, duration=80.0, interval=0.8, thresholds=4 * levels)
     assert one.time == pytest.approx(other.time, rel=CHAOS)
     assert 4 * one.closest == pytest.approx(other.closest, rel=CHAOS)
 
@@ -105,7 +105,7 @@ def test_shares_of_lagranges_triangle_are_keplers(eccentricity):
     each = threebody.threebody(eccentricity)
     axis, side = 1 / (1 + eccentricity), np.sqrt(3)
     levels = side * np.linspace(axis * (1 - eccentricity) * 0.9, 1.1, 12)
-    found = encounters.count(
+    found = encounters.run(
         each.start[None], duration=each.interval[1], interval=each.interval[1] / 50,
         thresholds=levels, rtol=1e-11,
     )  # fmt: skip
@@ -126,7 +126,7 @@ def test_shares_of_lagranges_triangle_are_keplers(eccentricity):
 def test_a_circle_is_inside_above_its_side_and_never_below():
     each = threebody.threebody(0.0)
     side = np.sqrt(3)
-    found = encounters.count(each.start[None], duration=2.0, thresholds=[side - 1e-6, side + 1e-6])
+    found = encounters.run(each.start[None], duration=2.0, thresholds=[side - 1e-6, side + 1e-6])
     assert found.time.tolist() == [[0.0, pytest.approx(1.0, rel=1e-14)]]
     assert found.runs.tolist() == [0.0, 1.0]
 
@@ -168,9 +168,9 @@ def test_initial_states_are_drawn_as_described():
         (lambda: encounters.run(1, thresholds=[]), "one or more positive distances"),
         (lambda: encounters.run(1, thresholds=[0.1, np.nan]), "one or more positive distances"),
         (lambda: encounters.run(1, rtol=2.0), "The relative tolerance is 2.0"),
-        (lambda: encounters.count(np.full((1, 12), np.nan), duration=1.0), "run 0 is not finite"),
-        (lambda: encounters.count(np.zeros((1, 12)), duration=1.0), "Two bodies of run 0 start in"),
-        (lambda: encounters.count(np.zeros(12), duration=1.0), r"these are \(12,\)"),
+        (lambda: encounters.run(np.full((1, 12), np.nan), duration=1.0), "run 0 is not finite"),
+        (lambda: encounters.run(np.zeros((1, 12)), duration=1.0), "Two bodies of run 0 start in"),
+        (lambda: encounters.run(np.zeros(12), duration=1.0), r"these are \(12,\)"),
     ],
 )
 def test_what_cannot_be_counted_is_refused_in_a_sentence(wrong, message):
@@ -183,4 +183,4 @@ def test_a_collision_is_named():
     start = np.zeros((1, 12))
     start[0, :6] = [-0.5, 0, 0.5, 0, 0, 1000.0]
     with pytest.raises(OdeError, match="Two bodies of run 0 come within"):
-        encounters.count(start, duration=2.0)
+        encounters.run(start, duration=2.0)

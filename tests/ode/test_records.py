@@ -27,7 +27,7 @@ def records():
         adaptive.run("threebody", rtol=1e-4),
         theorem2.run(),
         encounters.run(2, seed=0, duration=1.0),
-        encounters.count(encounters.threebody.ring(1, seed=0), duration=1.0),
+        encounters.run(encounters.threebody.ring(1, seed=0), duration=1.0),
     ]
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from reference import stiffness as reference
 from stiffnet.errors import NonFiniteError, StepError
 from stiffnet.stiffness.metric import StiffnessMetric
-from stiffnet.stiffness.quantiles import QUANTILES
+from stiffnet.stiffness.summary import QUANTILES
 from tolerances import RTOL
 
 STAGES = [0, 0, 0, 4, 4, 4]

@@ -169,13 +169,9 @@ class Asr:
         for inner in zip(*levels, strict=True):
             for module in inner:
                 self._start(module.for_constant(), place)
-            shape = (self.depth, *inner[0].descriptor_shape)
-            parts.append({
-                "label": self.__name__,
-                "inner": inner,
-                "psi": self._psi(shape, place),
-                "learnable": self.learnable,
-            })  # fmt: skip
+            psi = self._psi((self.depth, *inner[0].descriptor_shape), place)
+            own = {"inner": inner, "psi": psi, "learnable": self.learnable}
+            parts.append({"label": self.__name__, **own})
         return parts
 
     def _start(self, module: Attention, place: Place) -> None:
@@ -193,11 +189,9 @@ class Asr:
         return torch.full(shape, float(first if self.init is None else self.init))
 
     def _deviation(self) -> float:
-        given = re.fullmatch(rf"{NORMAL}([0-9.]+(?:e-?[0-9]+)?)", str(self.init))
-        try:
-            deviation = float(given[1]) if given else math.nan
-        except ValueError:
-            deviation = math.nan
+        number = r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e-?[0-9]+)?)"
+        given = re.fullmatch(NORMAL + number, str(self.init))
+        deviation = float(given[1]) if given else math.nan
         if not 0 < deviation < math.inf:
             raise StepError(
                 f"{self.__name__} was given init={self.init!r}; give a finite number for all of "

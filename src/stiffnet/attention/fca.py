@@ -16,26 +16,11 @@ GRID = 7
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 FREQUENCIES = {
-    "top": (
-        (0, 0, 6, 0, 0, 1, 1, 4, 5, 1, 3, 0, 0, 0, 3, 2, 4, 6, 3, 5, 5, 2, 6, 5, 5, 3, 3, 4, 2, 2,
-         6, 1),
-        (0, 1, 0, 5, 2, 0, 2, 0, 0, 6, 0, 4, 6, 3, 5, 2, 6, 3, 3, 3, 5, 1, 1, 2, 4, 2, 1, 1, 3, 0,
-         5, 3),
-    ),
-    "low": (
-        (0, 0, 1, 1, 0, 2, 2, 1, 2, 0, 3, 4, 0, 1, 3, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 6, 1, 2,
-         3, 4),
-        (0, 1, 0, 1, 2, 0, 1, 2, 2, 3, 0, 0, 4, 3, 1, 5, 4, 3, 2, 1, 0, 6, 5, 4, 3, 2, 1, 0, 6, 5,
-         4, 3),
-    ),
-    "bot": (
-        (6, 1, 3, 3, 2, 4, 1, 2, 4, 4, 5, 1, 4, 6, 2, 5, 6, 1, 6, 2, 2, 4, 3, 3, 5, 5, 6, 2, 5, 5,
-         3, 6),
-        (6, 4, 4, 6, 6, 3, 1, 4, 4, 5, 6, 5, 2, 2, 5, 1, 4, 3, 5, 0, 3, 1, 1, 2, 4, 2, 1, 1, 5, 3,
-         3, 3),
-    ),
-}  # fmt: skip
-"""Rows and columns of the frequencies, best first by the authors' three rankings."""
+    "top": ("00600114513000324635526553342261", "01052020060463526333511242113053"),
+    "low": ("00110221203401301234501234561234", "01012012230043154321065432106543"),
+    "bot": ("61332412445146256162243355625536", "64466314456522514350311242115333"),
+}
+"""Rows and columns of the frequencies, a digit each, best first by the authors' three rankings."""
 
 
 @final
@@ -107,7 +92,7 @@ def chosen(frequencies: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     ((0, 0, 1, 1), (0, 1, 0, 1))
     """
     table = {
-        f"{ranking}{count}": (rows[:count], columns[:count])
+        f"{ranking}{count}": (tuple(map(int, rows[:count])), tuple(map(int, columns[:count])))
         for ranking, (rows, columns) in FREQUENCIES.items()
         for count in COUNTS
     }

@@ -13,7 +13,7 @@ from stiffnet.batch_norms import PLAIN, REPLACEABLE
 from stiffnet.errors import StepError
 from stiffnet.words import listed
 
-TENSORS = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}
+TENSORS = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
@@ -194,7 +194,7 @@ def whole_norm(norm: nn.Module) -> Norm:
             "IEBN takes the place of a BatchNorm with weight, shift and running statistics, "
             "and this one lacks some; leave it out, or use 'ie' on the steps instead."
         )
-    strange = sorted({*norm._parameters, *norm._buffers} - TENSORS)
+    strange = sorted({*norm._parameters, *norm._buffers}.difference(TENSORS))
     if strange:
         raise StepError(
             f"IEBN has no place for {listed(strange)} of this {type(norm).__name__} (pruned or "
@@ -204,6 +204,5 @@ def whole_norm(norm: nn.Module) -> Norm:
 
 
 def _share(giver: Norm, taker: Norm) -> None:
-    taker.weight, taker.bias = giver.weight, giver.bias
-    taker.running_mean, taker.running_var = giver.running_mean, giver.running_var
-    taker.num_batches_tracked = giver.num_batches_tracked
+    for name in TENSORS:
+        setattr(taker, name, getattr(giver, name))

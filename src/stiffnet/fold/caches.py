@@ -19,7 +19,7 @@ from stiffnet.nested import tensors_in
 def own_caches(model: nn.Module) -> Iterator[None]:
     """Give shared dictionaries, lists and variables back as they were, and empty shared caches."""
     spaces = _namespaces(model)
-    kept = [(space, {name: _content(value) for name, value in _state(space)}) for space in spaces]
+    kept = [(space, _state(space)) for space in spaces]
     try:
         yield
     finally:
@@ -29,8 +29,8 @@ def own_caches(model: nn.Module) -> Iterator[None]:
             cache.cache_clear()
 
 
-Kept = tuple[Any, Any]
-"""An object, and a copy of what was in it."""
+State = dict[str, tuple[Any, Any]]
+"""Variables that may be caches: each object, and a copy of what was in it."""
 
 
 def _namespaces(model: nn.Module) -> list[Any]:
@@ -45,21 +45,17 @@ def _namespaces(model: nn.Module) -> list[Any]:
     return [*classes, *(sys.modules[name] for name in files if name in sys.modules)]
 
 
-def _state(space: Any) -> list[tuple[str, Any]]:
-    return [
-        (name, value)
+def _state(space: Any) -> State:
+    return {
+        name: (value, value.copy() if isinstance(value, dict | list) else value)
         for name, value in list(vars(space).items())
         if not name.startswith("__") and isinstance(value, dict | list | Tensor | type(None))
-    ]
+    }
 
 
-def _content(value: Any) -> Kept:
-    return value, value.copy() if isinstance(value, dict | list) else value
-
-
-def _give_back(space: Any, before: dict[str, Kept]) -> None:
+def _give_back(space: Any, before: State) -> None:
     """Undo what brought tensors in; anything else that was stored there stays."""
-    for name, value in _state(space):
+    for name, (value, _) in _state(space).items():
         if isinstance(value, Tensor) and (name not in before or before[name][0] is not value):
             if name in before:
                 setattr(space, name, before[name][0])

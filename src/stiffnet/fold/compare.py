@@ -1,8 +1,7 @@
 """Two networks run on the same example, and how far they are apart."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,19 +31,11 @@ class DifferenceError(FoldError):
 _NOBODY = nullcontext()
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a network and some of its modules gave in one pass, by path, or what was raised."""
-
-    values: Mapping[str, list[Tensor]]
-    failed: Exception | None = None
-
-    def at(self, places: Iterable[str]) -> "Outcome":
-        """What some of them gave."""
-        return Outcome({place: self.values[place] for place in places})
+Outcome = Mapping[str, list[Tensor]]
+"""What a network and some of its modules gave in one pass, by path."""
 
 
-def attempt(
+def ran(
     model: nn.Module,
     example: Example,
     places: Collection[str] = (),
@@ -52,7 +43,8 @@ def attempt(
 ) -> Outcome:
     """Run a network, and keep what it and the modules at some places gave, in every call of them.
 
-    The pass is run within `watch`.
+    The pass is run within `watch`. A FoldError, from what was raised, if it does not take its
+    example.
     """
     inside: dict[str, list[Tensor]] = {place: [] for place in places}
 
@@ -68,24 +60,16 @@ def attempt(
             with watch:
                 output = example.on(model)
         except Exception as error:  # whatever foreign code raises
-            return Outcome({}, error)
-    return Outcome({**inside, OUTPUT: list(tensors_in(output))})
-
-
-def ran(model: nn.Module, example: Example, *more: Any) -> Outcome:
-    """Run a network as `attempt` does; a FoldError if it does not take its example."""
-    outcome = attempt(model, example, *more)
-    if outcome.failed is not None:
-        raise FoldError(
-            f"{type(model).__name__} cannot be run on this example: {first_line(outcome.failed)}. "
-            "Give one that it takes."
-        ) from outcome.failed
-    return outcome
+            raise FoldError(
+                f"{type(model).__name__} cannot be run on this example: {first_line(error)}. Give "
+                "one that it takes."
+            ) from error
+    return {**inside, OUTPUT: list(tensors_in(output))}
 
 
 def comparable(outcome: Outcome, name: str) -> Outcome:
     """What the given network gave; a FoldError if that is nothing, or not finite."""
-    if not any(outcome.values.values()):
+    if not any(outcome.values()):
         raise FoldError(f"{name} gives no tensor that could be compared. Let it return its result.")
     strange = _not_finite(outcome)
     if strange is not None:
@@ -113,12 +97,14 @@ def compare(
         FoldError: If it cannot be run, gives something that is not a number, or another dtype.
     """
     name = type(made).__name__
-    result = attempt(made, example, expected.values.keys() - {OUTPUT})
-    if result.failed is not None:
+    try:
+        result = ran(made, example, expected.keys() - {OUTPUT})
+    except FoldError as error:
         raise FoldError(
-            f"{name} cannot be run after folding: {first_line(result.failed)}. Nothing was "
-            "changed; if its modules have methods called `fuse` or the like, try `branches=False`."
-        ) from result.failed
+            f"{name} cannot be run after folding: {first_line(error.__cause__ or error)}. Nothing "
+            "was changed; if its modules have methods called `fuse` or the like, try "
+            "`branches=False`."
+        ) from error.__cause__
     strange = _not_finite(result)
     if strange is not None:
         raise FoldError(
@@ -127,10 +113,7 @@ def compare(
         )
     _refuse_other_dtypes(expected, result, name)
     dtype = next((p.dtype for p in made.parameters() if p.is_floating_point()), torch.float32)
-    errors = {
-        place: scaled_error(values, result.values[place])
-        for place, values in expected.values.items()
-    }
+    errors = {place: scaled_error(values, result[place]) for place, values in expected.items()}
     worst = max(errors, key=lambda place: errors[place])
     if not errors[worst] <= tolerance(dtype):
         raise DifferenceError(
@@ -147,8 +130,8 @@ def tolerance(dtype: torch.dtype) -> float:
 
 
 def _refuse_other_dtypes(expected: Outcome, result: Outcome, name: str) -> None:
-    for place, values in expected.values.items():
-        for before, after in zip(values, result.values[place], strict=False):
+    for place, values in expected.items():
+        for before, after in zip(values, result[place], strict=False):
             if before.dtype == after.dtype:
                 continue
             raise FoldError(
@@ -159,7 +142,7 @@ def _refuse_other_dtypes(expected: Outcome, result: Outcome, name: str) -> None:
 
 
 def _not_finite(outcome: Outcome) -> str | None:
-    for place, values in outcome.values.items():
+    for place, values in outcome.items():
         if not all(bool(tensor.isfinite().all()) for tensor in values):
             return place
     return None

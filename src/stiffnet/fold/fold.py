@@ -10,13 +10,12 @@ from torch import nn
 
 from stiffnet.errors import FoldError
 from stiffnet.fold.caches import own_caches
-from stiffnet.fold.copies import copied, tensors_of
+from stiffnet.fold.copies import copied, in_one_memory, tensors_of
 from stiffnet.fold.cost import costs
 from stiffnet.fold.gates import fold_gates, gates_of
 from stiffnet.fold.merge_norms import batch_norms, merge_norms
 from stiffnet.fold.parallel_branches import fold_parallel_branches
 from stiffnet.fold.proof import Proof
-from stiffnet.fold.shared_memory import in_one_memory
 from stiffnet.nested import tensors_in
 from stiffnet.network.deployed import Change, with_parallel_branches
 from stiffnet.network.example import example_for
@@ -80,8 +79,7 @@ def fold(
     """
     if not isinstance(model, nn.Module):
         raise FoldError(f"Only a network can be folded, and this is {model!r}. Build it first.")
-    reason = unready(model)
-    if reason is not None:
+    if reason := unready(model):
         raise FoldError(f"{type(model).__name__} is not ready to be folded: {reason}")
     if tied := in_one_memory(model):
         raise FoldError(

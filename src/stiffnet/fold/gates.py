@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,9 +10,9 @@ from torch import Tensor, nn
 
 from stiffnet.attention.asr import ConstantGate, ConstantIEBN
 from stiffnet.errors import FoldError
-from stiffnet.fold.algebra import whole_norm
+from stiffnet.fold.algebra import Layer, whole_norm
 from stiffnet.fold.commute import ways
-from stiffnet.fold.factors import Factors, all_factors
+from stiffnet.fold.factors import all_factors
 from stiffnet.fold.operations import Reading, Refusal, frames_of
 from stiffnet.network.attach import Attachment, attached
 from stiffnet.network.gated_block import has_hooks, keep_padded, take_out
@@ -34,33 +35,22 @@ def fold_gates(model: nn.Module, constant: Sequence[Attachment], reading: Readin
         FoldError: If one of them cannot be folded; the network is changed otherwise.
     """
     values = _constants(model, constant, reading)
-    found: dict[str, list[Factors]] = {}
+    found: dict[str, list[tuple[Layer, Tensor]]] = {}
     reasons: dict[str, str] = {}
     for sits in constant:
-        gate: Any = model.get_submodule(sits.name)
+        gate = model.get_submodule(sits.name)
         try:
-            if isinstance(gate, ConstantIEBN):
-                whole_norm(reading, next(frames_of(reading, gate)).nodes[0], gate)  # or say why not
-            else:
-                found[sits.name] = _found(gate, values[sits.name], reading)
+            found[sits.name] = _found(gate, values[sits.name], reading)
         except Refusal as reason:
             reasons[sits.name] = str(reason)
     if reasons:
         raise FoldError(_cannot(reasons, len(constant)))
     for parts in found.values():
-        for part in parts:
-            for holder in part.layer.holders:
-                holder.scale(part.values)
-    for sits in constant:
-        norm: Any = model.get_submodule(sits.name)
-        if isinstance(norm, ConstantIEBN):
-            with torch.no_grad():
-                norm.weight.mul_(values[sits.name])
-    into = {name: [part.layer.name for part in parts] for name, parts in found.items()}
-    folded = [  # a norm took its own gate in
-        Folded(sits.name, sits.module, tuple(dict.fromkeys(into.get(sits.name, [sits.name]))))
-        for sits in constant
-    ]
+        for layer, factor in parts:
+            for holder in layer.holders:
+                holder.scale(factor)
+    into = {name: dict.fromkeys(layer.name for layer, _ in parts) for name, parts in found.items()}
+    folded = [Folded(sits.name, sits.module, tuple(into[sits.name])) for sits in constant]
     drop_gates(model, [item.name for item in folded])
     return folded
 
@@ -88,18 +78,22 @@ def _constants(
     return values
 
 
-def _found(gate: Any, value: Tensor, reading: Reading) -> list[Factors]:
-    """Find the layers that take the value of a gate in."""
+def _found(gate: Any, value: Tensor, reading: Reading) -> list[tuple[Layer, Tensor]]:
+    """Find the layers that take the value of a gate in, and what each is scaled by."""
+    frames = list(frames_of(reading, gate))
+    if isinstance(gate, ConstantIEBN):  # a norm takes its own gate in: in its weight alone
+        norm = whole_norm(reading, frames[0].nodes[0], gate)
+        return [(replace(norm, holders=norm.holders[:1]), value)]
     if has_hooks(gate):
         raise Refusal("it has forward hooks, which would be lost with it")
-    frames = list(frames_of(reading, gate))
     if len(frames) > 1:
         raise Refusal(f"it is called {len(frames)} times in one pass")
     rate = next(node for node in frames[0].nodes if node.op == "argument")
     if rate.outer is None:
         raise Refusal("there is no layer between it and the network's input")
     shape, axis = rate.outer.shape, gate.channel_axis
-    return all_factors(ways(rate.outer, reading, frames[0]), shape, axis, value)
+    parts = all_factors(ways(rate.outer, reading, frames[0]), shape, axis, value)
+    return [(part.layer, part.values) for part in parts]
 
 
 def drop_gates(model: nn.Module, gates: Sequence[str]) -> None:

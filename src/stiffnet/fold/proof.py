@@ -1,7 +1,12 @@
-"""Proof that a folded network is the one that was given: in float64, then in its own dtype."""
+"""Proof that a folded network is the one that was given: in float64, then in its own dtype.
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+Where a network chooses, rounding may reorder what comes after. Detectors keep the best of many
+boxes: two of nearly the same score change places with the last digit of a weight, and the results
+can no longer be compared one by one. So what they computed before is compared.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -9,13 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stiffnet.fold.before_choice import before_choice
+from stiffnet.errors import FoldError
 from stiffnet.fold.compare import (
     OUTPUT,
     DifferenceError,
     Outcome,
     around,
-    attempt,
     comparable,
     compare,
     is_in,
@@ -25,11 +29,19 @@ from stiffnet.fold.compare import (
 )
 from stiffnet.fold.copies import copied, deployed, doubled, in_float64, tensors_of
 from stiffnet.fold.operations import Reading
-from stiffnet.nested import mapped
+from stiffnet.nested import mapped, tensors_in
 from stiffnet.network.deployed import Change
 from stiffnet.results.fold import Folded, as_folded
 from stiffnet.scaled_error import scaled_error
 from stiffnet.trajectory.batch import Example
+from stiffnet.trajectory.graph import Watch
+from stiffnet.trajectory.wrappers import plain_run
+
+CHOICES = frozenset((
+    "topk", "sort", "msort", "argsort", "kthvalue", "argmax", "argmin", "nonzero", "masked_select",
+    "unique", "unique_consecutive", "multinomial", "nms", "batched_nms", "searchsorted",
+))  # fmt: skip
+"""Functions whose results are places in what they are given, or go by its order."""
 
 SAMPLES = 2  # of the example on which a pass is read; verified on all of it
 OTHERS = 1  # samples of another size: code may also go by whether there is one
@@ -70,16 +82,16 @@ class Proof:
 
         What is to be folded is not run before, but for its reading.
         """
-        tries: list[tuple[Callable[[nn.Module], nn.Module], Example, Callable[..., Outcome]]] = [
-            (in_float64, doubled(self.small), attempt),
-            (copied, self.small, ran),
-        ]
-        for copy, example, run in tries:
+        copy: Callable[[nn.Module], nn.Module] = in_float64
+        for copy, example in ((in_float64, doubled(self.small)), (copied, self.small)):
             first, other = copy(self.given), copy(self.given)
             reading = Reading(first, example) if closely else None
-            outcome = run(first, example, self._places, reading or nullcontext())
-            if outcome.failed is None:
+            try:
+                outcome = ran(first, example, self._places, reading or nullcontext())
                 break
+            except FoldError:
+                if copy is copied:
+                    raise
         self.small = example
         exact, work = (other, first) if closely else (first, other)
         return exact, work, reading, outcome
@@ -108,7 +120,7 @@ class Proof:
             self.places = self._before_choice(work, folded) if self.exact_error is not None else ()
             if not self.places:
                 raise
-            inside = ran(self.original, self.whole, self.places).at(self.places)
+            inside = _at(self.places, ran(self.original, self.whole, self.places))
             self.scaled_error = compare(inside, self.tried, self.whole, advice=advice)
 
     def _hold_exactly(
@@ -123,15 +135,15 @@ class Proof:
         errors = []
         for example, outcome in (self._first, *self._of_another_size):
             on = "" if example is self.small else " on a single image of another size"
-            places = [place for place in unchanged(folded, work) if place in outcome.values]
-            expected = comparable(outcome.at((*places, OUTPUT)), type(self.given).__name__)
+            places = [place for place in unchanged(folded, work) if place in outcome]
+            expected = comparable(_at((*places, OUTPUT), outcome), type(self.given).__name__)
             try:
                 errors.append(compare(expected, work, example, advice=advice, on=on))
             except DifferenceError:
                 early = before_choice(self.exact, example)
                 if not all(any(is_in(item.name, place) for place in early) for item in folded):
                     raise
-                before = ran(self.exact, example, early).at(early)
+                before = _at(early, ran(self.exact, example, early))
                 errors.append(compare(before, work, example, advice=advice, on=on))
         return max(errors) if self._dtype == torch.float64 else None
 
@@ -141,9 +153,8 @@ class Proof:
         for more in (*LARGER, 0):
             grow = partial(_larger, more=more)
             other: Example = mapped(self.small.resized(OTHERS), grow)
-            outcome = attempt(self.exact, other, self._places)
-            if outcome.failed is None:
-                return [(other, outcome)]
+            with suppress(FoldError):
+                return [(other, ran(self.exact, other, self._places))]
         return []
 
     def _before_choice(self, work: nn.Module, folded: Sequence[Folded]) -> tuple[str, ...]:
@@ -152,7 +163,7 @@ class Proof:
         There are none unless something was folded in one of them.
         """
         found = before_choice(self.exact, self.small)
-        before, after = (attempt(m, self.small, found).values for m in (self.exact, work))
+        before, after = (ran(model, self.small, found) for model in (self.exact, work))
         same = [
             place
             for place in found
@@ -160,6 +171,11 @@ class Proof:
         ]
         seen = any(is_in(item.name, place) for item in folded for place in same)
         return tuple(same) if seen else ()
+
+
+def _at(places: Iterable[str], outcome: Outcome) -> Outcome:
+    """What the modules at some places gave."""
+    return {place: outcome[place] for place in places}
 
 
 def _around(paths: Collection[str]) -> list[str]:
@@ -195,3 +211,36 @@ def _larger(value: Any, *, more: int) -> Any:
 
 
 _STRETCHED = {3: "linear", 4: "bilinear", 5: "trilinear"}
+
+
+class _UntilChoice(Watch):
+    """Notes which modules had finished when the first choice was made, the outermost of them."""
+
+    def __init__(self, model: nn.Module, inputs: Any) -> None:
+        super().__init__(model, inputs)
+        self.finished: list[str] | None = None
+
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if self.finished is None and self._stack and _chooses(func, args):
+            frame = self._stack[-1]
+            if any(frame.find(tensor) is not None for tensor in tensors_in((args, kwargs))):
+                done = (f.path for f in self.frames if any(f.parent is o for o in self._stack))
+                self.finished = list(dict.fromkeys(done))
+        super().saw(func, args, kwargs, result)
+
+
+def _chooses(func: Any, args: tuple[Any, ...]) -> bool:
+    name = getattr(func, "__name__", "").partition(".")[0]
+    if name == "where":
+        return len(args) == 1
+    if name == "__getitem__":
+        picked = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(isinstance(part, Tensor) and not part.is_floating_point() for part in picked)
+    return name in CHOICES
+
+
+def before_choice(model: nn.Module, example: Example) -> list[str]:
+    """Paths of the modules that finish before the network chooses anything; none if it does not."""
+    with plain_run(model), _UntilChoice(model, example) as watch:
+        example.on(model)
+    return watch.finished or []

@@ -26,7 +26,7 @@ from stiffnet.network.model_folder import Fact
 from stiffnet.network.open import open_model
 from stiffnet.observe.compare import compare
 from stiffnet.observe.measure import measure
-from stiffnet.observe.spectra import spectra
+from stiffnet.observe.spectrum import spectra
 from stiffnet.ode import euler
 from stiffnet.provenance import provenance
 from stiffnet.report.demo import HEADING

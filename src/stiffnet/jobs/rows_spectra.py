@@ -19,8 +19,7 @@ from stiffnet.jobs.row_run import Work
 from stiffnet.jobs.rows_looks import trained
 from stiffnet.jobs.spectrum_parts import Parts, weights_digest
 from stiffnet.network.create import create_model
-from stiffnet.observe.spectra import Store, spectra as look
-from stiffnet.observe.spectrum import Of, function_of
+from stiffnet.observe.spectrum import Of, Store, function_of, spectra as look
 from stiffnet.report.spectra_plots import thinned
 from stiffnet.report.text import finite
 from stiffnet.results.study import Values

@@ -22,8 +22,7 @@ from stiffnet.jobs.spectrum_parts import Parts, weights_digest
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.loaded import LoadedModel, remarks_on
-from stiffnet.observe.spectra import spectra as look
-from stiffnet.observe.spectrum import Of, step_called
+from stiffnet.observe.spectrum import Of, spectra as look, step_called
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.stiffness.spectrum import METHODS, Method, Plan
 from stiffnet.trajectory.steps import Step, steps as find_steps

@@ -1,13 +1,10 @@
 """Mean and spread of every channel, over images that come in batches."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from stiffnet.stiffness.given import Floats as Floats
 
 
-@dataclass
 class Moments:
     """Weighted mean and squared deviations from it, for every channel, in one pass.
 
@@ -15,14 +12,10 @@ class Moments:
     has a spread of zero. What has weight zero is left out, whatever its value.
     """
 
-    channels: int
-    weight: Floats = field(init=False)
-    mean: Floats = field(init=False)
-    squares: Floats = field(init=False)
-    """Weighted sum of squared deviations from `mean`."""
-
-    def __post_init__(self) -> None:
-        self.weight, self.mean, self.squares = np.zeros((3, self.channels))
+    def __init__(self, channels: int) -> None:
+        self.channels = channels
+        self.weight, self.mean, self.squares = np.zeros((3, channels))
+        """The last is the weighted sum of squared deviations from the mean."""
 
     def add(self, values: Floats, weights: Floats) -> None:
         """Take in a batch of shape (images, channels)."""

@@ -1,7 +1,7 @@
 """Reports of several networks on the same images in, a `Comparison` out."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -147,42 +147,41 @@ def _pair(first: str, one: StiffnessReport, second: str, other: StiffnessReport)
     a, b = one.kept, other.kept
     tns = accuracy = loss = None
     if one.counted and other.counted:
-        tns = _difference("", "", paired(one.sample_tns, other.sample_tns))
+        tns = _difference(paired(one.sample_tns, other.sample_tns))
     if a.correct is not None and b.correct is not None:
-        accuracy = _difference("", "", mcnemar(a.correct, b.correct))
+        accuracy = _difference(mcnemar(a.correct, b.correct))
     if a.loss is not None and b.loss is not None:
-        loss = _difference("", "", paired(a.loss, b.loss))
+        loss = _difference(paired(a.loss, b.loss))
     steps, stages = [], []
     if matched:
-        names = zip(one.steps, other.steps, strict=True)
-        found = [paired(*columns) for columns in zip(a.nsi.T, b.nsi.T, strict=True)]
-        steps = [_difference(x.name, y.name, d) for (x, y), d in zip(names, found, strict=True)]
+        names = [(x.name, y.name) for x, y in zip(one.steps, other.steps, strict=True)]
+        steps = _differences(a.nsi, b.nsi, names)
     shares = _shares(one), _shares(other)
     if shares[0].shape == shares[1].shape:
-        found = [paired(*columns) for columns in zip(*(s.T for s in shares), strict=True)]
-        stages = [_difference(f"stage {i}", f"stage {i}", d) for i, d in enumerate(found)]
+        stages = _differences(*shares, [(f"stage {i}",) * 2 for i in range(shares[0].shape[1])])
     return Pair(first, second, matched, reason, tns, accuracy, loss, tuple(steps), tuple(stages))
 
 
-def _difference(name: str, other: str, found: Paired) -> Difference:
+def _differences(one: Floats, other: Floats, names: list[tuple[str, str]]) -> list[Difference]:
+    """Compare two tables of values column by column."""
+    columns = zip(one.T, other.T, names, strict=True)
+    return [_difference(paired(x, y), *both) for x, y, both in columns]
+
+
+def _difference(found: Paired, name: str = "", other: str = "") -> Difference:
     return Difference(name, other, **found._asdict(), holm=None)
 
 
-def _corrected(pairs: list[Pair]) -> Iterator[Pair]:
+def _corrected(pairs: list[Pair]) -> list[Pair]:
     """Return the pairs with p-values corrected within each kind of quantity."""
-    wholes = {
-        kind: iter(holm([d.p if (d := getattr(pair, kind)) else None for pair in pairs]))
-        for kind in ("tns", "accuracy", "loss")
-    }
-    parts = {
-        kind: iter(holm([d.p for pair in pairs for d in getattr(pair, kind)]))
-        for kind in ("steps", "stages")
-    }
-    for pair in pairs:
-        changed: dict[str, Any] = {}
-        for kind, values in wholes.items():
-            value, found = next(values), getattr(pair, kind)
-            changed[kind] = found and replace(found, holm=value)
-        for kind, values in parts.items():
-            changed[kind] = tuple(replace(d, holm=next(values)) for d in getattr(pair, kind))
-        yield replace(pair, **changed)
+    for kind in ("tns", "accuracy", "loss"):
+        found = [getattr(pair, kind) for pair in pairs]
+        values = holm([d and d.p for d in found])
+        changed = [d and replace(d, holm=p) for d, p in zip(found, values, strict=True)]
+        pairs = [replace(pair, **{kind: d}) for pair, d in zip(pairs, changed, strict=True)]
+    for kind in ("steps", "stages"):
+        rest = iter(holm([d.p for pair in pairs for d in getattr(pair, kind)]))
+        for i, pair in enumerate(pairs):
+            parts: Any = tuple(replace(d, holm=next(rest)) for d in getattr(pair, kind))
+            pairs[i] = replace(pair, **{kind: parts})
+    return pairs

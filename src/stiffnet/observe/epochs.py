@@ -64,19 +64,17 @@ def first_differences(values: Mapping[int, Mapping[str, npt.ArrayLike]]) -> Drif
             f"There are values of {len(epochs)} epoch{'s' if len(epochs) != 1 else ''}, and a "
             "difference needs two. Give those of more epochs."
         )
-    before, steps = _arrays(values[epochs[0]]), list(values[epochs[0]])
-    rows: dict[str, list[Floats]] = {step: [] for step in steps}
+    before = _arrays(values[epochs[0]])
+    rows: dict[str, list[Floats]] = {step: [] for step in before}
     for earlier, later in pairwise(epochs):
         after = _arrays(values[later])
-        if set(after) != set(steps) or any(
-            after[step].shape != before[step].shape for step in steps
-        ):
+        if {k: v.shape for k, v in after.items()} != {k: v.shape for k, v in before.items()}:
             raise DataError(
                 f"The values of epochs {earlier} and {later} are not of the same modules, channels "
                 "and images. Give those of one run."
             )
-        for step in steps:
-            rows[step].append(_mean_over_images(np.abs(after[step] - before[step])))
+        for step, found in rows.items():
+            found.append(_mean_over_images(np.abs(after[step] - before[step])))
         before = after
     return Drift(
         epochs=tuple(pairwise(epochs)),

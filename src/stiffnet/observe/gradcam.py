@@ -13,7 +13,8 @@ same classes: a map that follows the data moves along. And Gaussian noise, pixel
 mean and deviation of each channel of the images, and the evidence for what the network sees in it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -21,19 +22,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stiffnet.errors import DataError, NonFiniteError
-from stiffnet.observe.cam_library import differentiable, grad_cam_of
-from stiffnet.observe.channel_moments import Moments
-from stiffnet.observe.feature_layer import feature_layer
+from stiffnet.errors import DataError, FeatureMapError, NonFiniteError
+from stiffnet.observe.channel_moments import Floats, Moments
+from stiffnet.observe.feature_layer import FeatureLayer, feature_layer
 from stiffnet.observe.map_sums import MapSums
-from stiffnet.observe.measure import batch_norm_notes
+from stiffnet.observe.measure import batch_norm_notes, logits_of, refuse_labels
 from stiffnet.provenance import facts_on, version_of
 from stiffnet.results.gradcam import IMAGES, LABEL, NOISE, PREDICTED, SHIFTED, GradcamReport
 from stiffnet.scramble import word_at
 from stiffnet.trajectory.batch import limited, on_device
-from stiffnet.trajectory.wrappers import unwrap
+from stiffnet.trajectory.wrappers import borrowed, unwrap
 
 SHIFT = 0.25  # of the width
+_HALVES = (torch.float16, torch.bfloat16)  # which NumPy, and so pytorch-grad-cam, cannot rank
 
 
 def gradcam(
@@ -103,7 +104,7 @@ def gradcam(
                 many = min(run.batch, run.seen - start)
                 run.see(NOISE, run.noise(seed, start, many), None)
                 on_batch(many)
-            return run.report(target, classes, facts, batch_norm_notes(network))
+            return run.report(target, classes, facts)
         finally:
             if run is not None:
                 run.cam.activations_and_grads.release()
@@ -115,7 +116,7 @@ class _Run:
     def __init__(self, network: nn.Module, images: Tensor, layer: str) -> None:
         self.network = network
         self.layer = feature_layer(network, images, layer)
-        self.cam = grad_cam_of(network, self.layer)
+        self.cam = _grad_cam_of(network, self.layer)
         self.shape, self.batch = tuple(images.shape[1:]), len(images)
         self.kind = images[:0]  # what noise has to be like: its device and precision
         self.pixels = round(SHIFT * self.shape[2])
@@ -124,13 +125,10 @@ class _Run:
                 f"The images are {self.shape[2]} pixels wide, too narrow to be shifted by a "
                 "quarter. Give larger images."
             )
+        self.shift = self.pixels / self.shape[2]
         self.seen = 0
         self._colours = Moments(self.shape[0])
         self._sums = {kind: MapSums(self.shift) for kind in (IMAGES, SHIFTED, NOISE)}
-
-    @property
-    def shift(self) -> float:
-        return self.pixels / self.shape[2]
 
     def see(
         self, kind: str, images: Tensor, wanted: Tensor | None, labels: Tensor | None = None
@@ -142,9 +140,15 @@ class _Run:
                 f"of shape {self.shape}, so their maps have no mean. Give images of one size."
             )
         before = len(self._sums[kind])
+        targets = None
         if wanted is not None:
-            self._check_outputs(wanted)
-        targets = None if wanted is None else [itemgetter(int(each)) for each in wanted]
+            why = (
+                f", and the network knows classes 0 to {self.layer.logits - 1}. Give a network "
+                f"with as many classes as the data, or take the {PREDICTED!r} class."
+            )
+            wrong = (wanted < 0) | (wanted >= self.layer.logits)
+            refuse_labels(wanted, wrong, "Image", self.seen, why)
+            targets = [itemgetter(int(each)) for each in wanted]
         maps = self.cam(images.detach().clone().requires_grad_(), targets)
         logits: Tensor = self.cam.outputs.detach()
         self.cam.outputs = None  # which holds the whole graph
@@ -172,16 +176,6 @@ class _Run:
         )
         return (mean + deviation * drawn).to(self.kind)
 
-    def _check_outputs(self, wanted: Tensor) -> None:
-        wrong = (wanted < 0) | (wanted >= self.layer.logits)
-        if bool(wrong.any()):
-            where = int(wrong.nonzero()[0])
-            raise DataError(
-                f"Image {self.seen + where} has label {int(wanted[where])}, and the network knows "
-                f"classes 0 to {self.layer.logits - 1}. Give a network with as many classes as the "
-                f"data, or take the {PREDICTED!r} class."
-            )
-
     def _check(self, good: Any, kind: str, before: int, what: str) -> None:
         if not good.all():
             number = before + int(np.argmin(good))
@@ -192,11 +186,7 @@ class _Run:
             )
 
     def report(
-        self,
-        target: str,
-        classes: Sequence[str],
-        facts: Mapping[str, str] | None,
-        notes: Sequence[str],
+        self, target: str, classes: Sequence[str], facts: Mapping[str, str] | None
     ) -> GradcamReport:
         images = self._sums[IMAGES]
         rows, columns = self.layer.layout.size
@@ -215,18 +205,16 @@ class _Run:
             classes=tuple(classes),
             class_label=np.array(sorted(images.by_label), dtype=np.int64),
             class_mean=images.class_mean(rows, columns),
-            notes=tuple(notes),
+            notes=batch_norm_notes(self.network),
             facts=facts_on(self.network, {}, {**(facts or {}), **made}),
         )
 
 
 def _checked(images: Any) -> Tensor:
     if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
-        kind = (
-            f"{images.dtype} of shape {tuple(images.shape)}"
-            if isinstance(images, Tensor)
-            else f"a {type(images).__name__}"
-        )
+        kind = f"a {type(images).__name__}"
+        if isinstance(images, Tensor):
+            kind = f"{images.dtype} of shape {tuple(images.shape)}"
         raise DataError(
             f"A batch is {kind}, and Grad-CAM is of images. Give floating-point numbers of shape "
             "(image, channel, height, width)."
@@ -244,10 +232,73 @@ def _wanted(labels: Tensor | None, outputs: Sequence[int] | None, before: int) -
     if outputs is None:
         return labels
     wrong = (labels < 0) | (labels >= len(outputs))
-    if bool(wrong.any()):
-        where = int(wrong.nonzero()[0])
-        raise DataError(
-            f"Image {before + where} has label {int(labels[where])}, and {len(outputs)} labels "
-            "have an output. Give `outputs` one for each class."
-        )
+    why = f", and {len(outputs)} labels have an output. Give `outputs` one for each class."
+    refuse_labels(labels, wrong, "Image", before, why)
     return torch.tensor(outputs)[labels]
+
+
+class _Logits(nn.Module):
+    """A network as pytorch-grad-cam wants it: logits come out, and its gradients are left alone."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return a row of logits for each image."""
+        logits = logits_of(self.network(images))
+        assert logits is not None, "the layer was found by a pass that gave some"
+        return logits.float() if logits.dtype in _HALVES else logits
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Leave gradients as they are: they are the user's, and no parameter gets any here."""
+
+
+def _grad_cam_of(network: nn.Module, layer: FeatureLayer) -> Any:
+    """Return pytorch-grad-cam's Grad-CAM of a layer, with maps before it scales and resizes them.
+
+    Raises:
+        FeatureMapError: If it is not installed.
+    """
+    try:
+        from pytorch_grad_cam import GradCAM
+    except ImportError:
+        raise FeatureMapError(
+            "Grad-CAM needs pytorch-grad-cam, which is not installed. Install it with "
+            "`pip install 'stiffnet[gradcam]'`."
+        ) from None
+
+    class Maps(GradCAM):
+        def compute_cam_per_layer(self, images: Tensor, targets: Any, smooth: bool) -> Floats:
+            seen = self.activations_and_grads
+            if len(seen.activations) != 1 or len(seen.gradients) != 1:
+                raise FeatureMapError(
+                    f"The layer ran {len(seen.activations)} times in a pass, and a gradient came "
+                    f"back {len(seen.gradients)} times. Choose a `layer` that runs once, and turn "
+                    "checkpointing of activations off."
+                )
+            values, slopes = (
+                each[0].double().numpy() for each in (seen.activations, seen.gradients)
+            )
+            [layer] = self.target_layers
+            found: Floats = self.get_cam_image(images, layer, targets, values, slopes)
+            return np.maximum(found, 0)
+
+        def aggregate_multi_layers(self, maps: Floats) -> Floats:
+            return maps
+
+    return Maps(_Logits(network), [layer.module], layer.layout.maps)
+
+
+@contextmanager
+def differentiable(network: nn.Module) -> Iterator[None]:
+    """Borrow a network for gradients by its input; parameters need none, and get their own back."""
+    needed = [(each, each.requires_grad) for each in network.parameters()]
+    with borrowed(network), torch.inference_mode(False), torch.enable_grad():
+        try:
+            for parameter, _ in needed:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter, before in needed:
+                parameter.requires_grad_(before)

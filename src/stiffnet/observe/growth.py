@@ -1,20 +1,23 @@
 """Theorem 6.1's bound, measured: how a perturbation grows through the steps of a network."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stiffnet.errors import DataError, NonFiniteError, StepError
-from stiffnet.nested import mapped
-from stiffnet.observe.differentiable_pass import Added, Pass
+from stiffnet.nested import mapped, tensors_in
 from stiffnet.provenance import facts_on
 from stiffnet.results.growth import Growth
 from stiffnet.stiffness.jacobian_norm import Layout, jacobian_norm
 from stiffnet.trajectory.batch import as_arguments, on_device, resized, samples_in
 from stiffnet.trajectory.norms import sample_norms
+from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import PROBE_BATCHES, Site, Step, sample_axis, steps as find_steps
 from stiffnet.trajectory.tokens import refuse_padding, what_samples_are
 from stiffnet.trajectory.wrappers import plain_run, unwrap
@@ -68,21 +71,113 @@ def growth(
     random = torch.Generator().manual_seed(seed)
     with plain_run(network), sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
         entry = _entry(network, found, images)
-        layout = _entry_layout(network, found, images, entry)
-        clean = _passed(network, found, images, entry)
-        measured = [
-            _measured(network, found, images, entry, (clean, layout), epsilon, random)
-            for _ in range(draws)
-        ]
+        run = partial(_passed, network, found, entry)
+        shapes = (tuple(run(resized(images, size)).begun[0].shape) for size in PROBE_BATCHES)
+        layout = Layout(*sample_axis(found[0].module, *shapes))
+        clean = run(images)
+        measured = []
+        for _ in range(draws):
+            change = _change(clean.begun[0], layout, epsilon, random)
+            measured.append(_grown(clean, run(images, change), layout))
         with torch.enable_grad():
-            done = _passed(network, found, mapped(images, _leaf), entry)
-            local = _norms(found, done, layout, samples_in(images), iterations, random)
+            done = run(mapped(images, _leaf))
+            local = _norms(done, layout, samples_in(images), iterations, random)
     facts = facts_on(network, what_samples_are(network, images), None)
     return _summary(found, torch.stack(measured), local, epsilon, facts)
 
 
+@dataclass
+class Added:
+    """The operands of one step's addition, and its sum; each a value of its own in the graph."""
+
+    shortcut: Tensor
+    increment: Tensor
+    rate: Tensor
+    sum: Tensor
+    edge: GradientEdge | None
+    """Where in the graph the sum is, before anything is done to it in place."""
+
+
+class Pass(Recorder):
+    """Takes the operands and sums of all steps in one forward pass of a network in evaluation mode.
+
+    Steps of opaque blocks are refused. `change`, if any, is added to what goes into the module at
+    `entry`.
+    """
+
+    def __init__(
+        self, model: nn.Module, steps: Sequence[Step], entry: str, change: Tensor | None
+    ) -> None:
+        super().__init__(model, steps)
+        for step in steps:
+            if step.state_at.kind == "block":
+                raise StepError(
+                    f"Step {step.name!r} is inside a block whose code cannot be followed, so its "
+                    "Jacobian is not known. Choose a network whose blocks add in plain code."
+                )
+        self._change = change
+        self._begins = model.get_submodule(entry)
+        self._met: dict[Site, Tensor] = {}
+        self._sums: dict[Place, tuple[Tensor, GradientEdge | None]] = {}
+        self.entry: tuple[Tensor, GradientEdge | None] | None = None
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        hook = self._begins.register_forward_pre_hook(self._begin, with_kwargs=True)
+        self.watching.enter_context(hook)
+        return self
+
+    @property
+    def begun(self) -> tuple[Tensor, GradientEdge | None]:
+        """What went into the module at `entry`, which was given something."""
+        assert self.entry is not None
+        return self.entry
+
+    @property
+    def additions(self) -> list[Added]:
+        """What every step added, in order."""
+        found = []
+        for step in self.steps:
+            self.check(step, self._met)
+            site = step.state_at
+            value, edge = self._sums[Place(site.module, "add", site.number)]
+            increment, rate = self._met[step.increment_at], self._met[step.rate_at]
+            found.append(Added(self._met[site], increment, rate, value, edge))
+        return found
+
+    def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note what goes into the first step, and change it if asked to; once a pass."""
+        if self.entry is not None:
+            return None
+        given = tensors_in((args, kwargs))
+        first = next((value for value in given if value.is_floating_point()), None)
+        if first is None:
+            return None
+        with torch._C.DisableTorchFunction():  # this sum is none of the network's
+            changed = first.clone() if self._change is None else first + self._change
+        if torch.is_grad_enabled() and not changed.requires_grad:
+            changed.requires_grad_()
+        self.entry = changed.detach(), _edge(changed)
+        return tuple(changed if value is first else value for value in args), {
+            key: changed if value is first else value for key, value in kwargs.items()
+        }
+
+    def take(self, site: Site, value: Tensor, scale: float) -> None:
+        """Keep an operand as it is now, whatever is done to it in place."""
+        self._met[site] = value.clone() if scale == 1.0 else value * scale
+
+    def made(self, place: Place, result: Tensor) -> None:
+        """Keep the sum."""
+        if place.kind == "add":
+            self._sums[place] = result.detach().clone(), _edge(result)
+
+
+def _edge(value: Tensor) -> GradientEdge | None:
+    return get_gradient_edge(value) if value.requires_grad else None
+
+
 def _passed(
-    network: nn.Module, steps: list[Step], images: Any, entry: str, change: Tensor | None = None
+    network: nn.Module, steps: list[Step], entry: str, images: Any, change: Tensor | None = None
 ) -> Pass:
     with Pass(network, steps, entry, change) as done:
         as_arguments(images).on(network)
@@ -99,7 +194,7 @@ def _entry(network: nn.Module, steps: list[Step], images: Any) -> str:
     for end in range(len(parts), -1, -1):
         path = ".".join(parts[:end])
         with torch.enable_grad():
-            done = _passed(network, steps, mapped(images, _leaf), path)
+            done = _passed(network, steps, path, mapped(images, _leaf))
         first = done.additions[0]
         if all(_comes_from(value, done.entry) for value in (first.shortcut, first.increment)):
             return path
@@ -124,30 +219,21 @@ def _leaf(value: Any) -> Any:
     return value.detach().clone().requires_grad_() if floating else value
 
 
-def _measured(
-    network: nn.Module,
-    steps: list[Step],
-    images: Any,
-    entry: str,
-    before: tuple[Pass, Layout],
-    epsilon: float,
-    random: torch.Generator,
-) -> Tensor:
-    """Logarithms of the growth of one random perturbation, (images, steps)."""
-    clean, layout = before
-    assert clean.entry is not None
-    state = clean.entry[0]
+def _change(state: Tensor, layout: Layout, epsilon: float, random: torch.Generator) -> Tensor:
+    """Draw a perturbation of a state, of `epsilon` times its size."""
     rows = layout.rows(state)
     direction = torch.randn(rows.shape, generator=random, dtype=torch.float64).to(rows.device)
     size = epsilon * torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    change = layout.like(
-        direction * size / torch.linalg.vector_norm(direction, dim=1, keepdim=True), state
-    )
-    noisy = _passed(network, steps, images, entry, change)
-    assert noisy.entry is not None
-    given = torch.linalg.vector_norm(layout.rows(noisy.entry[0] - state), dim=1).cpu()
+    unit = torch.linalg.vector_norm(direction, dim=1, keepdim=True)
+    return layout.like(direction * size / unit, state)
+
+
+def _grown(clean: Pass, noisy: Pass, layout: Layout) -> Tensor:
+    """Logarithms of the growth of a perturbation, (images, steps)."""
+    change = layout.rows(noisy.begun[0] - clean.begun[0])
+    given = torch.linalg.vector_norm(change, dim=1).cpu()
     columns = []
-    for step, one, other in zip(steps, clean.additions, noisy.additions, strict=True):
+    for step, one, other in zip(clean.steps, clean.additions, noisy.additions, strict=True):
         site = step.state_at
         after = sample_norms(other.sum - one.sum, axis=site.axis, entries=site.entries).cpu()
         _refuse(~torch.isfinite(after / given), step)
@@ -156,21 +242,15 @@ def _measured(
 
 
 def _norms(
-    steps: list[Step],
-    done: Pass,
-    layout: Layout,
-    samples: int,
-    iterations: int,
-    random: torch.Generator,
+    done: Pass, layout: Layout, samples: int, iterations: int, random: torch.Generator
 ) -> Tensor:
     """Gates, and norms of shortcuts, rates and whole steps, at the images: (4, images, steps).
 
     `layout` is that of what goes into the first step.
     """
-    assert done.entry is not None
-    state, edge = done.entry
+    state, edge = done.begun
     found = []
-    for step, added in zip(steps, done.additions, strict=True):
+    for step, added in zip(done.steps, done.additions, strict=True):
         if edge is None or added.edge is None:
             raise StepError(
                 f"No gradient reaches step {step.name!r}, so its Jacobian is not known. Take out "
@@ -213,16 +293,6 @@ def _gate(step: Step, added: Added, samples: int) -> tuple[Tensor, Tensor, Site]
     rate, increment = rows(added.rate.detach()), rows(added.increment.detach())
     factors = torch.where(rate != 0, increment / rate, 0.0)
     return factors.abs().amax(dim=1).cpu(), added.rate, site
-
-
-def _entry_layout(network: nn.Module, steps: list[Step], images: Any, entry: str) -> Layout:
-    """Which axis of the first step's input counts the images: seen on batches of two sizes."""
-    shapes = []
-    for size in PROBE_BATCHES:
-        given = _passed(network, steps, resized(images, size), entry).entry
-        assert given is not None
-        shapes.append(tuple(given[0].shape))
-    return Layout(*sample_axis(steps[0].module, *shapes))
 
 
 def _refuse(wrong: Tensor, step: Step) -> None:

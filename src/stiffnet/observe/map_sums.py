@@ -36,10 +36,7 @@ class MapSums:
         for label in () if labels is None else np.unique(labels).tolist():
             own = labels == label
             total, many = self.by_label.get(label, (np.zeros(maps.shape[1:]), 0))
-            self.by_label[label] = (
-                total + maps[own].sum(axis=0),
-                many + int(there[own].sum()),
-            )
+            self.by_label[label] = (total + maps[own].sum(axis=0), many + int(there[own].sum()))
 
     def label(self) -> Ints:
         """Return the label of each image; none where there are none."""

@@ -1,5 +1,6 @@
 """A model and a loader in, a `StiffnessReport` out."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from stiffnet.scramble import word_at
 from stiffnet.stiffness.index import indices_from_norms
 from stiffnet.stiffness.metric import StiffnessMetric
 from stiffnet.trajectory.batch import (
+    Labels,
     OtherLabels,
     as_arguments,
     limited,
@@ -105,13 +107,9 @@ def measure(
                     seen.what = what_samples_are(network, inputs)
                     with plain_run(network):  # once more as when the steps were found
                         run.record(resized(inputs, 2))
-                nsi, increment, output = run(inputs, seen.samples)
-                if isinstance(labels, OtherLabels):
-                    seen.remarks[_LEFT_OUT.format(labels.what)] = None
-                    labels = None
-                outcome = _outcome(output, labels, seen.samples, judge=judge)
+                nsi, increment, output = run(inputs, seen.counts["samples"])
+                seen.add(nsi.cpu(), output, labels, judge=judge)
                 run.metric.update(nsi, increment)
-                seen.add(nsi.cpu(), outcome)
                 on_batch(len(nsi))
     except Exception as error:
         if ranks == 1:
@@ -177,19 +175,15 @@ def batch_norm_notes(model: nn.Module) -> tuple[str, ...]:
     )
 
 
-@dataclass
 class _Run:
     """Runs batches and turns their trajectories into indices."""
 
-    model: nn.Module
-    steps: list[Step]
-    metric: StiffnessMetric = field(init=False)
-    _blocks: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, model: nn.Module, steps: list[Step]) -> None:
+        self.model, self.steps = model, steps
         self.metric = StiffnessMetric(
-            [step.stage for step in self.steps], [step.counted for step in self.steps]
+            [step.stage for step in steps], [step.counted for step in steps]
         )
+        self._blocks: dict[str, int] = {}
 
     def record(self, inputs: Any) -> tuple[Trajectory, Any]:
         """Run a batch; a StepError if its blocks do not run as often as for the first one."""
@@ -226,33 +220,63 @@ class _Seen:
 
     keep: int
     rank: int = 0
-    samples: int = 0
-    correct: int = 0
-    among_first: int = 0
-    judged: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    """Of samples; of those whose outputs were judged; and what came of these."""
     outputs: int = 0  # of the network, where it is judged
-    shares: int = 0
     what: dict[str, str] = field(default_factory=dict)  # the samples are, where they are not images
     remarks: dict[str, None] = field(default_factory=dict)
     _rows: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def add(self, nsi: Tensor, outcome: "_Outcome") -> None:
-        number = np.arange(self.samples, self.samples + len(nsi), dtype=np.int64)
-        self.samples += len(nsi)
-        correct = None
-        if outcome.rank is not None:
-            correct = outcome.rank == 0
-            self.correct += int(correct.sum())
-            self.among_first += int((outcome.rank < FIRST).sum())
-            self.judged += len(correct)
-            self.outputs = outcome.outputs
-            self.shares += outcome.shares
-        if outcome.note:
-            self.remarks[outcome.note] = None
-        columns = {"nsi": nsi, "label": outcome.label, "loss": outcome.loss, "correct": correct}
-        batch = {k: v.numpy() for k, v in columns.items() if v is not None}
+    def add(self, nsi: Tensor, output: Any, labels: Labels, *, judge: bool) -> None:
+        """Take in a batch: indices, what the network gave, and what it should have given."""
+        columns = {"nsi": nsi}
+        if isinstance(labels, OtherLabels):
+            self.remarks[_LEFT_OUT.format(labels.what)] = None
+        elif labels is not None:
+            columns |= {"label": labels} | self._outcome(output, labels, judge=judge)
+        before = self.counts["samples"]
+        number = np.arange(before, before + len(nsi), dtype=np.int64)
+        self.counts["samples"] += len(nsi)
         lot = word_at(number.astype(np.uint64), np.uint64(self.rank))
-        self._merge(batch | {"number": number, "lot": lot})
+        self._merge({k: v.numpy() for k, v in columns.items()} | {"number": number, "lot": lot})
+
+    def _outcome(self, output: Any, labels: Tensor, *, judge: bool) -> dict[str, Tensor]:
+        """Loss of each sample and whether it is correct, as far as they are known; count them."""
+        before = self.counts["samples"]
+        why = ". Classes are numbered from 0; leave such samples out."
+        refuse_labels(labels, labels < 0, "Sample", before, why)
+        if not judge:
+            return {}
+        logits = logits_of(output)
+        if logits is None or len(logits) != len(labels) or logits.shape[1] < 2:
+            self.remarks[_NO_LOGITS] = None
+            return {}
+        logits = logits.detach().double().cpu()
+        why = (
+            f", and the network knows classes 0 to {logits.shape[1] - 1}. Give a network with as "
+            "many classes as the data."
+        )
+        refuse_labels(labels, labels >= logits.shape[1], "Sample", before, why)
+        loss = F.cross_entropy(logits, labels, reduction="none")
+        if not bool(torch.isfinite(loss).all()):
+            where = before + int((~torch.isfinite(loss)).nonzero()[0])
+            raise NonFiniteError(
+                f"The network's output for sample {where} is NaN or infinite. Check the weights "
+                "and this input."
+            )
+        of_label = logits.gather(1, labels[:, None])
+        earlier = torch.arange(logits.shape[1]) < labels[:, None]
+        # How many outputs come before that of the label; of equal ones, the first comes first.
+        rank = ((logits > of_label) | ((logits == of_label) & earlier)).sum(dim=1)
+        shares = (logits >= 0).all(dim=1) & ((logits.sum(dim=1) - 1).abs() < _ROUNDING)
+        self.outputs = logits.shape[1]
+        self.counts.update(
+            judged=len(labels),
+            correct=int((rank == 0).sum()),
+            among_first=int((rank < FIRST).sum()),
+            shares=int(shares.sum()),
+        )
+        return {"loss": loss, "correct": rank == 0}
 
     def _merge(self, batch: dict[str, np.ndarray]) -> None:
         if self._rows and batch.keys() != self._rows.keys():
@@ -270,28 +294,28 @@ class _Seen:
     def join(self, other: "_Seen") -> None:
         """Append what another rank saw, numbered on from here."""
         if other._rows:
-            self._merge({**other._rows, "number": other._rows["number"] + self.samples})
-        self.samples += other.samples
-        self.correct += other.correct
-        self.among_first += other.among_first
-        self.judged += other.judged
-        self.shares += other.shares
+            number = other._rows["number"] + self.counts["samples"]
+            self._merge({**other._rows, "number": number})
+        self.counts += other.counts
         self.outputs = max(self.outputs, other.outputs)
         self.what = self.what or other.what
         self.remarks |= other.remarks
 
     @property
     def accuracy(self) -> float | None:
-        return self.correct / self.judged if self.judged else None
+        return self._share("correct")
 
     @property
     def top5(self) -> float | None:
-        return self.among_first / self.judged if self.judged and self.outputs > FIRST else None
+        return self._share("among_first") if self.outputs > FIRST else None
+
+    def _share(self, name: str) -> float | None:
+        return self.counts[name] / self.counts["judged"] if self.counts["judged"] else None
 
     @property
     def probabilities(self) -> bool:
         """Whether the outputs are that for all samples: for a few, logits may look so by chance."""
-        return 0 < self.judged == self.shares
+        return 0 < self.counts["judged"] == self.counts["shares"]
 
     @property
     def notes(self) -> list[str]:
@@ -326,55 +350,11 @@ def _gathered(
     return next((found for found, _, _ in everyone if found), None), total
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """What came of each sample, as far as it is known."""
-
-    label: Tensor | None = None
-    loss: Tensor | None = None
-    rank: Tensor | None = None
-    """How many outputs come before that of the label; of equal ones, the first comes first."""
-    outputs: int = 0
-    shares: int = 0
-    """Samples whose outputs are not negative and sum to one, as probabilities do."""
-    note: str = ""
-    """Why something is not known, in a sentence."""
-
-
-def _outcome(output: Any, labels: Tensor | None, before: int, *, judge: bool) -> _Outcome:
-    if labels is None:
-        return _Outcome()
-    if bool((labels < 0).any()):
-        where = int((labels < 0).nonzero()[0])
-        raise DataError(
-            f"Sample {before + where} has label {int(labels[where])}. Classes are numbered from 0; "
-            "leave such samples out."
-        )
-    if not judge:
-        return _Outcome(labels)
-    logits = logits_of(output)
-    if logits is None or len(logits) != len(labels) or logits.shape[1] < 2:
-        return _Outcome(labels, note=_NO_LOGITS)
-    logits = logits.detach().double().cpu()
-    outside = labels >= logits.shape[1]
-    if bool(outside.any()):
-        where = int(outside.nonzero()[0])
-        raise DataError(
-            f"Sample {before + where} has label {int(labels[where])}, and the network knows "
-            f"classes 0 to {logits.shape[1] - 1}. Give a network with as many classes as the data."
-        )
-    loss = F.cross_entropy(logits, labels, reduction="none")
-    if not bool(torch.isfinite(loss).all()):
-        where = before + int((~torch.isfinite(loss)).nonzero()[0])
-        raise NonFiniteError(
-            f"The network's output for sample {where} is NaN or infinite. Check the weights and "
-            "this input."
-        )
-    of_label = logits.gather(1, labels[:, None])
-    earlier = torch.arange(logits.shape[1]) < labels[:, None]
-    rank = ((logits > of_label) | ((logits == of_label) & earlier)).sum(dim=1)
-    shares = (logits >= 0).all(dim=1) & ((logits.sum(dim=1) - 1).abs() < _ROUNDING)
-    return _Outcome(labels, loss, rank, logits.shape[1], int(shares.sum()))
+def refuse_labels(labels: Tensor, wrong: Tensor, noun: str, first: int, why: str) -> None:
+    """Refuse labels of which some are wrong, by a DataError that names the first and says why."""
+    if bool(wrong.any()):
+        where = int(wrong.nonzero()[0])
+        raise DataError(f"{noun} {first + where} has label {int(labels[where])}{why}")
 
 
 def logits_of(output: Any) -> Tensor | None:

@@ -1,20 +1,29 @@
-"""A model and one input in, the eigenvalues of a step's Jacobian out."""
+"""A model and inputs in, the eigenvalues of its steps' Jacobians out: of one step, or of many."""
 
-import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from stiffnet.errors import DataError, StepError, UnknownNameError
+from stiffnet.errors import (
+    DataError,
+    NonFiniteError,
+    ShapeChangesError,
+    StepError,
+    UnknownNameError,
+)
 from stiffnet.provenance import facts_on
 from stiffnet.registry import unknown
+from stiffnet.results.spectra import Seen, SpectrumReport
 from stiffnet.results.spectrum import Spectrum
 from stiffnet.stiffness.spectrum import CAP, TOLERANCE, Method, Plan, spectrum_of
 from stiffnet.trajectory.branch import Branch, branch
@@ -81,7 +90,7 @@ def spectrum(
     inputs = _one(x)
     refuse_padding(network, inputs, "a spectrum")
     function = function_of(network, step, inputs, of=of)
-    watch, start = _Peak(), time.perf_counter()
+    peak, start = _watch_memory(), time.perf_counter()
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
         found = spectrum_of(
             function, function.input, method=method, cap=cap, on_plan=on_plan, progress=progress
@@ -107,32 +116,159 @@ def spectrum(
         singular_values=np.zeros(0) if found.singular is None else found.singular,
         elements=function.input.numel() * function.output.numel(),
         seconds=time.perf_counter() - start,
-        peak_bytes=watch.bytes,
+        peak_bytes=peak(),
         facts=facts_on(network, what_samples_are(network, inputs), facts),
     )
 
 
-class _Peak:
-    """The largest memory of the process since this was made, where the system tells.
+class Store(Protocol):
+    """Where spectra are kept as they are found."""
 
-    >>> peak = _Peak().bytes
+    def get(self, step: str, number: int, image: Tensor) -> Spectrum | None:
+        """Return what was kept of a step and image, or None."""
+
+    def put(self, step: str, number: int, image: Tensor, found: Spectrum) -> None:
+        """Keep it."""
+
+
+def spectra(
+    model: nn.Module,
+    images: Iterable[tuple[int, Tensor, Tensor | None]],
+    steps: Sequence[Step],
+    *,
+    of: Of = "branch",
+    method: Method = "auto",
+    cap: int = CAP,
+    classes: Sequence[str] = (),
+    judge: bool = True,
+    facts: Mapping[str, str] | None = None,
+    store: Store | None = None,
+    on_plan: Callable[[str, Plan], object] = lambda step, plan: None,
+    on_spectrum: Callable[[], object] = lambda: None,
+) -> SpectrumReport:
+    """Find the spectra of steps of a network, image by image.
+
+    Args:
+        model: Any residual network; see `stiffnet.spectrum`.
+        images: The number of an image in the data, the image as a batch of one, and its label as a
+            tensor of one, or None.
+        steps: Steps of the network. Those that change the shape have singular values only.
+        of: The ``branch`` or the ``block``.
+        method: As for `stiffnet.spectrum`. For steps that change the shape, ``krylov`` takes the
+            place of every method but ``planes``.
+        cap: Bytes that matrices may take.
+        classes: Names of the labels.
+        judge: The labels are numbers of the network's outputs, so that there is a loss.
+        facts: What the report should say about where its numbers come from.
+        store: Where spectra are kept as they are found, and looked for first.
+        on_plan: Called with a step's name and what to expect, before each that is computed.
+        on_spectrum: Called after each.
+
+    Under `torch.distributed` each rank takes its own images, and all get the same report.
+
+    Raises:
+        StepError: If there is no step or no image, or as for `stiffnet.spectrum`.
+        DataError: If a label does not fit the network.
+    """
+    if not steps:
+        raise StepError("No step was given. Name some, or give a network that has residual steps.")
+    network = exact_copy(model)
+    seen: list[Seen] = []
+    found: dict[str, list[Spectrum]] = {step.name: [] for step in steps}
+    what: dict[str, str] = {}
+    for number, image, label in images:
+        what = what or what_samples_are(network, image)
+        seen.append(_judged(network, number, image, label, judge=judge))
+        for step in steps:
+            value = None if store is None else store.get(step.name, number, image)
+            if value is None:
+                tell = partial(on_plan, step.name)
+                value = _found(network, step, image, of=of, method=method, cap=cap, on_plan=tell)
+                if store is not None:
+                    store.put(step.name, number, image, value)
+            found[step.name].append(value)
+            on_spectrum()
+    seen, found = _gathered(seen, found)
+    if not seen:
+        raise StepError("There was no image, so nothing was computed. Give some.")
+    return SpectrumReport(
+        images=tuple(seen),
+        spectra={name: tuple(values) for name, values in found.items()},
+        classes=tuple(classes),
+        facts=facts_on(network, what, facts),
+    )
+
+
+def _gathered(
+    seen: list[Seen], found: dict[str, list[Spectrum]]
+) -> tuple[list[Seen], dict[str, list[Spectrum]]]:
+    """What all ranks found, in the order of the images."""
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return seen, found
+    everyone = [(seen, found)] * dist.get_world_size()
+    dist.all_gather_object(everyone, (seen, found))
+    images = [image for part, _ in everyone for image in part]
+    order = sorted(range(len(images)), key=lambda i: images[i].number)
+    merged = {name: [one for _, part in everyone for one in part[name]] for name in found}
+    return [images[i] for i in order], {k: [v[i] for i in order] for k, v in merged.items()}
+
+
+def _found(
+    network: nn.Module, step: Step, image: Tensor, *, method: Method, **options: Any
+) -> Spectrum:
+    try:
+        return spectrum(network, step, image, method=method, **options)
+    except ShapeChangesError:
+        return spectrum(network, step, image, method="krylov", **options)
+
+
+def _judged(
+    network: nn.Module, number: int, image: Tensor, label: Tensor | None, *, judge: bool
+) -> Seen:
+    """What the network makes of an image, as far as a label says what it should."""
+    if label is None:
+        return Seen(number)
+    wanted = int(label)
+    if not judge:
+        return Seen(number, wanted)
+    with torch.no_grad():
+        logits: Any = network(image.double())
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
+        raise DataError(
+            "There are labels, and the network gives no row of logits for each image. Leave the "
+            "labels out, or give a classifier."
+        )
+    if not 0 <= wanted < logits.shape[1]:
+        raise DataError(
+            f"Image {number} has label {wanted}, and the network has {logits.shape[1]} outputs. "
+            "Give a network of as many classes as the data has."
+        )
+    if not bool(logits.isfinite().all()):
+        raise NonFiniteError(
+            f"The network's outputs for image {number} are NaN or infinite. Check the weights and "
+            "this input."
+        )
+    loss = F.cross_entropy(logits, torch.tensor([wanted]))
+    return Seen(number, wanted, float(loss), bool(logits.argmax() == wanted))
+
+
+def _watch_memory() -> Callable[[], int | None]:
+    """Return what tells the largest memory of the process since now; None where nothing does.
+
+    >>> peak = _watch_memory()()
     >>> peak is None or peak > 0
     True
     """
+    try:
+        _RESET.write_text("5")  # which sets the high-water mark to what is in use now
+    except OSError:
+        return lambda: None
 
-    def __init__(self) -> None:
-        self._known = False
-        with contextlib.suppress(OSError):
-            _RESET.write_text("5")  # which sets the high-water mark to what is in use now
-            self._known = True
-
-    @property
-    def bytes(self) -> int | None:
-        """The largest resident size since then; None where the system does not tell."""
-        if not self._known:
-            return None
+    def peak() -> int | None:
         found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
         return int(found[1]) * 1024 if found else None
+
+    return peak
 
 
 def exact_copy(model: nn.Module) -> nn.Module:

@@ -13,11 +13,9 @@ With s the values of a module, (images, channels), and s̄ their mean over image
 Both come out of one pass, in constant memory and in float64.
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,14 +82,14 @@ def stripes(
         if value is not None and value < least:
             raise DataError(f"`{name}` is {value}. Give {least} or more.")
     network = unwrap(model)
-    clock = itertools.count()
-    looked = {name: _Looked(name, keep, clock) for name in choosing(network)}
+    ran: list[_Looked] = []  # in the order in which they run
+    looked = {name: _Looked(name, keep, ran) for name in choosing(network)}
     modules = choosers(network)
     samples = 0
     what: dict[str, str] = {}
     with plain_run(network), ExitStack() as hooks:
         for name, look in looked.items():
-            hooks.enter_context(modules[name].register_forward_hook(partial(_take, look)))
+            hooks.enter_context(modules[name].register_forward_hook(look.take))
         for inputs, _ in limited(loader, limit, labelled=False):
             as_arguments(on_device(inputs, network)).on(network)
             what = what or what_samples_are(network, inputs)
@@ -105,7 +103,6 @@ def stripes(
             f"The loader gave {samples} image{'s' if samples != 1 else ''}, and how values differ "
             "between images needs two or more. Give it more."
         )
-    ran = sorted((look for look in looked.values() if look.seen), key=lambda look: look.order)
     names = {sits.at: sits.module for sits in reversed(attached(network))}
     names |= {sits.name: sits.module for sits in attached(network)}
     return StripeReport(
@@ -171,24 +168,43 @@ class KeptImages:
 class _Looked:
     """What was seen of one module so far."""
 
-    def __init__(self, step: str, keep: int, clock: Iterator[int]) -> None:
-        self.step, self.kept, self._clock = step, KeptImages(keep), clock
-        self.seen, self.order, self.silent = 0, 0, 0
+    def __init__(self, step: str, keep: int, ran: list["_Looked"]) -> None:
+        self.step, self.kept, self._ran = step, KeptImages(keep), ran
+        self.seen, self.silent = 0, 0
         self.left_over, self.made = 0.0, 0.0
 
-    def add(self, values: Floats, weights: Floats, pooled: Floats) -> None:
-        """Take in a batch: values, the squared sizes of what they scaled, and pooled inputs."""
+    def take(self, module: Attention, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """Take in a batch: what comes into the module, and what that makes of it."""
+        rate, scaled = as_double(inputs[0]), as_double(output)
+        axes = module.positions(rate)
+        pooled = rate.mean(axes)
+        if module.tokens is not None:  # padding is no part of a text
+            (rate, count), (scaled, _) = (module.tokens.alone(x, axes) for x in (rate, scaled))
+            pooled = rate.sum(axes) / count
+        energy = rate.square().sum(axes)
+        fitted = (scaled * rate).sum(axes) / energy
+        wrong = ~torch.isfinite(pooled) | (energy > 0) & ~torch.isfinite(fitted)
+        if bool(wrong.any()):
+            image = self.seen + int(wrong.any(dim=1).nonzero()[0])
+            raise NonFiniteError(
+                f"The rate or its gate at step {self.step!r} is NaN or infinite for image {image}. "
+                "Check the weights and this input."
+            )
+        if _differs(module):
+            rest = scaled - rate * module.spread(fitted.nan_to_num(0.0), rate)
+            self.left_over += float(rest.square().sum())
+        self.made += float(scaled.square().sum())
         if not self.seen:
-            channels = values.shape[1]
-            self.order = next(self._clock)
-            self.values, self.weighted, self.inputs = (Moments(channels) for _ in range(3))
+            self._ran.append(self)
+            self.values, self.weighted, self.inputs = (Moments(fitted.shape[1]) for _ in range(3))
+        values, weights, means = (each.cpu().numpy() for each in (fitted, energy, pooled))
         self.seen += len(values)
         known = np.isfinite(values)
         self.silent += int((~known).sum())
         self.values.add(values, known.astype(float))
         self.weighted.add(values, weights)
-        self.inputs.add(pooled, np.ones_like(pooled))
-        self.kept.add(values=values, inputs=pooled)
+        self.inputs.add(means, np.ones_like(means))
+        self.kept.add(values=values, inputs=means)
 
     def check(self, samples: int) -> None:
         """Refuse a module that did not run once for each image."""
@@ -234,26 +250,3 @@ def between_share(values: Moments) -> float:
 def _differs(module: Attention) -> bool:
     """Whether a module multiplies positions differently: a causal one has a mean for each token."""
     return module.spatial or (module.tokens is not None and module.tokens.causal)
-
-
-def _take(look: _Looked, module: Attention, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    rate, scaled = as_double(inputs[0]), as_double(output)
-    axes = module.positions(rate)
-    pooled = rate.mean(axes)
-    if module.tokens is not None:  # padding is no part of a text
-        (rate, count), (scaled, _) = (module.tokens.alone(x, axes) for x in (rate, scaled))
-        pooled = rate.sum(axes) / count
-    energy = rate.square().sum(axes)
-    fitted = (scaled * rate).sum(axes) / energy
-    wrong = ~torch.isfinite(pooled) | (energy > 0) & ~torch.isfinite(fitted)
-    if bool(wrong.any()):
-        image = look.seen + int(wrong.any(dim=1).nonzero()[0])
-        raise NonFiniteError(
-            f"The rate or its gate at step {look.step!r} is NaN or infinite for image {image}. "
-            "Check the weights and this input."
-        )
-    if _differs(module):
-        rest = scaled - rate * module.spread(fitted.nan_to_num(0.0), rate)
-        look.left_over += float(rest.square().sum())
-    look.made += float(scaled.square().sum())
-    look.add(*(each.cpu().numpy() for each in (fitted, energy, pooled)))

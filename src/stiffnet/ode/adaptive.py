@@ -4,9 +4,8 @@ from scipy.stats import spearmanr
 
 from stiffnet.ode import fehlberg
 from stiffnet.ode.indices import stiffness_index
-from stiffnet.ode.problem import Problem
+from stiffnet.ode.problem import LIMIT, Problem
 from stiffnet.ode.problems import problem as named
-from stiffnet.ode.track import LIMIT
 from stiffnet.results.ode import AdaptiveSteps
 
 

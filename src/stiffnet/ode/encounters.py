@@ -18,7 +18,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def run(
-    runs: int = 1000,
+    runs: int | Floats = 1000,
     *,
     seed: int = 0,
     duration: float = 20.0,
@@ -26,11 +26,11 @@ def run(
     thresholds: Sequence[float] = THRESHOLDS,
     rtol: float = 1e-9,
 ) -> Encounters:
-    """Let random triples move for some time, and count their encounters.
+    """Let triples move for some time, and count their encounters.
 
     Args:
-        runs: How many triples; `threebody.ring` draws them.
-        seed: Random seed of the triples.
+        runs: How many triples; `threebody.ring` draws them. Or their initial states, (runs, 12).
+        seed: Random seed of triples that are drawn.
         duration: How long each moves. Going around once takes about 8.
         interval: Length of the intervals of which those with an encounter are counted.
         thresholds: Distances below which two bodies are in an encounter.
@@ -39,22 +39,7 @@ def run(
     Raises:
         OdeError: If there are no runs, or a number is out of range.
     """
-    starts = threebody.ring(runs, seed=seed)
-    return count(
-        starts, seed=seed, duration=duration, interval=interval, thresholds=thresholds, rtol=rtol
-    )
-
-
-def count(
-    starts: Floats,
-    *,
-    duration: float,
-    interval: float = 0.1,
-    thresholds: Sequence[float] = THRESHOLDS,
-    rtol: float = 1e-9,
-    seed: int | None = None,
-) -> Encounters:
-    """Count the encounters of given triples, (runs, 12); see `run`."""
+    starts = runs if isinstance(runs, np.ndarray) else threebody.ring(runs, seed=seed)
     levels = np.asarray(thresholds, dtype=np.float64)
     bins = _check(starts, duration, interval, levels, rtol)
     flock = _Flock(starts, levels, bins, duration / bins, rtol)
@@ -63,7 +48,7 @@ def count(
     energy = threebody.energy(starts)
     momenta = [threebody.angular_momentum(states) for states in (starts, flock.ends)]
     return Encounters(
-        seed=seed,
+        seed=None if starts is runs else seed,
         duration=duration,
         interval=duration / bins,
         rtol=rtol,

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stiffnet.errors import NonFiniteError, OdeError
-from stiffnet.ode.problem import Floats, Problem
+from stiffnet.ode.problem import Floats, Problem, check_step
 from stiffnet.ode.problems import problem as named
-from stiffnet.ode.track import check_step
 from stiffnet.results.ode import EulerComparison
 
 FIGURE_3 = (0.0005, 0.0015, 0.0019, 0.0021)

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from stiffnet.errors import NonFiniteError, OdeError
-from stiffnet.ode.problem import Floats, Problem, Rate
-from stiffnet.ode.track import LIMIT, Track, check_step
+from stiffnet.ode.problem import LIMIT, Floats, Problem, Rate, Track, check_step
 
 NODES = np.array([0, 1 / 4, 3 / 8, 12 / 13, 1, 1 / 2])
 STAGES = (
@@ -86,13 +85,8 @@ def integrate(
             times.append(time)
             states.append(state)
         step *= float(factor(error))
-    accepted = len(times) - 1
-    return Track(
-        np.array(times),
-        np.array(states),
-        evaluations=tried * len(NODES),
-        rejected=tried - accepted,
-    )
+    rejected = tried - (len(times) - 1)
+    return Track(np.array(times), np.array(states), tried * len(NODES), rejected=rejected)
 
 
 def growth(z: complex, weights: Floats = FIFTH) -> complex:

@@ -1,4 +1,4 @@
-"""Linear systems with chosen eigenvalues, solved exactly by a matrix exponential."""
+"""Linear equations with exact solutions: systems with chosen eigenvalues, and Equation 8."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,14 +46,29 @@ def linear(
     def exact(times: Floats) -> Floats:
         return np.asarray(expm(times[:, None, None] * matrix) @ state)
 
-    return Problem(
-        name="linear",
-        rate=rate,
-        jacobian=jacobian,
-        start=state,
-        interval=(0.0, until),
-        exact=exact,
-    )
+    return Problem("linear", rate, jacobian, state, interval=(0.0, until), exact=exact)
+
+
+def eq8() -> Problem:
+    """Return the block-stiffness paper's example of a stiff equation, from 0 to 0.1.
+
+    Its Equation 8 is y' = -1000 y + 3000 - 2000 exp(-t), y(0) = 0. The solution is
+    3 - (997 e^(-1000 t) + 2000 e^(-t)) / 999. The paper's Equation 9 prints the two coefficients
+    as 0.998 and 2.002.
+    """
+
+    def rate(time: Any, state: Floats) -> Floats:
+        forcing = np.asarray(3000.0 - 2000.0 * np.exp(-np.asarray(time, dtype=np.float64)))
+        return -1000.0 * state + forcing[..., None]
+
+    def jacobian(time: Any, state: Floats) -> Floats:
+        return np.full((*state.shape, 1), -1000.0)
+
+    def exact(times: Floats) -> Floats:
+        decays = 997 * np.exp(-1000.0 * times) + 2000 * np.exp(-times)
+        return np.asarray(3 - decays[:, None] / 999)
+
+    return Problem("eq8", rate, jacobian, np.zeros(1), interval=(0.0, 0.1), exact=exact)
 
 
 def normal_matrix(eigenvalues: Sequence[complex], *, seed: int = 0) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""What is known of an initial value problem: rate, Jacobian, start, and what should come out."""
+"""An initial value problem, as far as it is known, and the steps of a solver through it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +12,10 @@ from stiffnet.errors import OdeError
 Floats = npt.NDArray[np.float64]
 Rate = Callable[[Any, Floats], Floats]
 """f(t, y) for a state (n,), or for many of them (..., n) with a time each."""
+
+
+LIMIT = 200_000
+"""Steps after which a solver is stopped: an explicit one would need ages for a stiff problem."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,3 +83,21 @@ class Problem:
     def floors(self) -> Floats:
         """`floor`, or ones."""
         return np.ones_like(self.start) if self.floor is None else self.floor
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """The accepted steps of one solution, and how hard the solver worked."""
+
+    times: Floats
+    states: Floats
+    evaluations: int
+    jacobians: int = 0
+    rejected: int = 0
+    """Steps that were tried in vain; SciPy's solvers do not tell."""
+
+
+def check_step(step: float) -> None:
+    """Raise an OdeError unless a step size is a positive number."""
+    if not (step > 0 and np.isfinite(step)):
+        raise OdeError(f"A step size has to be a positive number, and {step} is not.")

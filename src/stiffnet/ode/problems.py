@@ -1,10 +1,8 @@
 """The table of problems, by name."""
 
-from stiffnet.ode.eq8 import eq8
-from stiffnet.ode.linear import linear
-from stiffnet.ode.pollu import pollu
+from stiffnet.ode.chemistry import pollu, robertson
+from stiffnet.ode.linear import eq8, linear
 from stiffnet.ode.problem import Problem
-from stiffnet.ode.robertson import robertson
 from stiffnet.ode.threebody import threebody
 from stiffnet.ode.vanderpol import vanderpol
 from stiffnet.registry import Entry, Registry

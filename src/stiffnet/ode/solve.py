@@ -11,9 +11,8 @@ from scipy.integrate import LSODA, RK45, Radau
 from stiffnet.errors import OdeError
 from stiffnet.ode import fehlberg
 from stiffnet.ode.indices import stiffness_aware_index, stiffness_index
-from stiffnet.ode.problem import Floats, Problem
+from stiffnet.ode.problem import LIMIT, Floats, Problem, Track
 from stiffnet.ode.problems import problem as named
-from stiffnet.ode.track import LIMIT, Track
 from stiffnet.registry import Entry, Registry
 from stiffnet.results.ode import OdeSolution
 

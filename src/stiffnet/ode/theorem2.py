@@ -1,14 +1,14 @@
 """The StepNet paper's Theorem 2, in numbers: does SAI / SI tend to √c as |λ₁| grows?"""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from stiffnet.errors import OdeError
 from stiffnet.ode.indices import norm, stiffness_aware_index, stiffness_index
 from stiffnet.ode.linear import normal_matrix
-from stiffnet.ode.problem import Floats
-from stiffnet.ode.track import check_step
+from stiffnet.ode.problem import Floats, check_step
 from stiffnet.results.ode import Theorem2Check
 
 COEFFICIENTS = (0.6, 0.48, 0.64)
@@ -51,17 +51,9 @@ def run(
     _check(c, a, slow, np.asarray(fastest, dtype=np.float64))
     check_step(interval)
     rows = [_ratios(c, np.array([first, *slow]), a, interval, later, seed) for first in fastest]
-    values = np.array(rows).T
-    return Theorem2Check(
-        limit=float(abs(c[0]) / np.linalg.norm(c)),
-        interval=interval,
-        later=later,
-        stiffness_index=values[0],
-        instant=values[1],
-        predicted=values[2],
-        observed=values[3],
-        settled=values[4],
-    )
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    limit = float(abs(c[0]) / np.linalg.norm(c))
+    return Theorem2Check(limit=limit, interval=interval, later=later, **columns)
 
 
 def predicted_ratio(c: Floats, eigenvalues: Floats, forcing: Floats) -> float:
@@ -76,8 +68,8 @@ def predicted_ratio(c: Floats, eigenvalues: Floats, forcing: Floats) -> float:
 
 def _ratios(
     c: Floats, eigenvalues: Floats, a: Floats, interval: float, later: float, seed: int
-) -> list[float]:
-    """SI, then SAI / SI at the start, as predicted, at the start coarsely, and later."""
+) -> dict[str, float]:
+    """SI, and SAI / SI at the start, as predicted, at the start coarsely, and later."""
     matrix, axes = normal_matrix(list(eigenvalues), seed=seed)
     si = float(stiffness_index(matrix))
 
@@ -89,13 +81,13 @@ def _ratios(
         return float(stiffness_aware_index(np.array([0.0, gap]), states)[0])
 
     size, pace = norm(np.stack([state(later), matrix @ state(later) + axes @ a]))
-    return [
-        si,
-        observed(INSTANT / si) / si,
-        predicted_ratio(c, eigenvalues, a),
-        observed(interval) / si,
-        float(pace / size) / si if size > 0 else np.nan,
-    ]
+    return {
+        "stiffness_index": si,
+        "instant": observed(INSTANT / si) / si,
+        "predicted": predicted_ratio(c, eigenvalues, a),
+        "observed": observed(interval) / si,
+        "settled": float(pace / size) / si if size > 0 else np.nan,
+    }
 
 
 def _coefficients(c: Floats, eigenvalues: Floats, a: Floats, time: float) -> Floats:

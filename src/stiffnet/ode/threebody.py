@@ -39,15 +39,8 @@ def threebody(eccentricity: float = 0.8) -> Problem:
         velocity = speed * (-axis * np.sin(anomaly) + 1j * minor * np.cos(anomaly))
         return triangle(place, velocity)
 
-    start = exact(np.zeros(1))[0]
-    return Problem(
-        name="threebody",
-        rate=rate,
-        jacobian=jacobian,
-        start=start,
-        interval=(0.0, float(2 * np.pi / motion)),
-        exact=exact,
-    )
+    interval = (0.0, float(2 * np.pi / motion))
+    return Problem("threebody", rate, jacobian, exact(np.zeros(1))[0], interval, exact=exact)
 
 
 def triangle(place: Any, velocity: Any) -> Floats:

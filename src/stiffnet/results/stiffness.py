@@ -16,9 +16,8 @@ from stiffnet.results.record import Record
 from stiffnet.results.stored import read_step, read_summary, step_row, summary_row
 from stiffnet.results.view import StiffnessView, view_of
 from stiffnet.stiffness.given import Floats
-from stiffnet.stiffness.quantiles import ranks
 from stiffnet.stiffness.relate import relate
-from stiffnet.stiffness.summary import StiffnessSummary
+from stiffnet.stiffness.summary import StiffnessSummary, ranks
 from stiffnet.stiffness.total import Estimate, delta, proportion, tns
 from stiffnet.trajectory.step import Step
 

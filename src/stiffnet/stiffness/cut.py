@@ -96,7 +96,8 @@ class Traced:
                     node.kwargs = {**node.kwargs, "dtype": torch.float64}
                 graph.graph.eliminate_dead_code()
                 graph.recompile()
-                self._values = _run(graph, self.x)
+                interpreter = fx.Interpreter(graph, garbage_collect_values=False)
+                interpreter.run(self.x)
             except StepError:
                 raise
             except Exception as error:
@@ -104,6 +105,8 @@ class Traced:
                     f"The operations of the step cannot be followed: {first_line(error)}. Choose "
                     "another step."
                 ) from error
+        values = interpreter.env.items()
+        self._values = {n: v.detach() if isinstance(v, Tensor) else v for n, v in values}
         nodes = list(graph.graph.nodes)
         self._input = next(node for node in nodes if node.op == "placeholder")
         [self._output] = next(node for node in nodes if node.op == "output").all_input_nodes
@@ -259,25 +262,20 @@ class Traced:
         """The values of a smallest cut, with their counting coordinates."""
         place = {node: i for i, node in enumerate(self._nodes)}
         counting = {node: self._counting(node) for node in self._nodes}
-        rows, columns, capacities = [], [], []
         source, sink = 2 * len(place), 2 * len(place) + 1
+        edges = [
+            (source, 2 * place[self._input], _UNBOUNDED),
+            (2 * place[self._output] + 1, sink, _UNBOUNDED),
+        ]
         for node, i in place.items():
             mask = counting[node]
-            rows.append(2 * i)  # through a value
-            columns.append(2 * i + 1)
             # zero capacity would drop the edge; a cut of zeros is the best there is all the same
-            capacities.append(_UNBOUNDED if mask is None else int(mask.sum()))
-            for user in node.users:
-                if user in place:
-                    rows.append(2 * i + 1)
-                    columns.append(2 * place[user])
-                    capacities.append(_UNBOUNDED)
-        rows += [source, 2 * place[self._output] + 1]
-        columns += [2 * place[self._input], sink]
-        capacities += [_UNBOUNDED, _UNBOUNDED]
-        capacity = csr_array(
-            (np.array(capacities, dtype=np.int32), (rows, columns)), shape=(sink + 1, sink + 1)
-        )
+            through = _UNBOUNDED if mask is None else int(mask.sum())
+            edges.append((2 * i, 2 * i + 1, through))
+            users = (place[user] for user in node.users if user in place)
+            edges += [(2 * i + 1, 2 * user, _UNBOUNDED) for user in users]
+        rows, columns, capacities = np.array(edges, dtype=np.int32).T
+        capacity = csr_array((capacities, (rows, columns)), shape=(sink + 1, sink + 1))
         flow = maximum_flow(capacity, source, sink).flow
         left: Any = capacity - flow
         left.data[left.data < 0] = 0
@@ -324,7 +322,8 @@ def _graph(function: Callable[[Tensor], Tensor], x: Tensor) -> fx.GraphModule:
         return graph
 
     graph = traced(function)
-    if any(map(_writes, graph.graph.nodes)):  # torch's own, as of circular padding, come later
+    targets = (node.target for node in graph.graph.nodes)  # torch's own come later, as in padding
+    if any(isinstance(each, OpOverload) and each._schema.is_mutable for each in targets):
         for node in graph.graph.nodes:
             node.target = _FILLED.get(node.target, node.target)
         graph.recompile()
@@ -332,23 +331,10 @@ def _graph(function: Callable[[Tensor], Tensor], x: Tensor) -> fx.GraphModule:
     return graph
 
 
-def _writes(node: fx.Node) -> bool:
-    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
-
-
 def _casts(graph: fx.GraphModule) -> dict[fx.Node, torch.dtype]:
     """Operations that give a lower precision than they could, and which."""
     kinds = {node: node.kwargs.get("dtype") for node in graph.graph.nodes}
     return {node: kind for node, kind in kinds.items() if kind in ROUNDING}
-
-
-def _run(graph: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
-    """Values of all nodes."""
-    interpreter = fx.Interpreter(graph, garbage_collect_values=False)
-    with torch.no_grad():
-        interpreter.run(x)
-    values = interpreter.env.items()
-    return {n: v.detach() if isinstance(v, Tensor) else v for n, v in values}
 
 
 def _name(node: fx.Node) -> str:

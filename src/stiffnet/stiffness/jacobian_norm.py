@@ -31,12 +31,7 @@ class Layout:
 
 
 def largest_singular_value(
-    forward: Product,
-    backward: Product,
-    start: Tensor,
-    *,
-    iterations: int,
-    nothing: float = NOTHING,
+    forward: Product, backward: Product, start: Tensor, *, iterations: int, nothing: float = NOTHING
 ) -> Tensor:
     """Estimate ‖J‖ for every sample, by Golub and Kahan's bidiagonalisation.
 
@@ -91,12 +86,7 @@ def jacobian_norm(
 
     def forward(v: Tensor) -> Tensor:
         (pushed,) = torch.autograd.grad(
-            pulled,
-            probe,
-            inner.like(v, value),
-            retain_graph=True,
-            allow_unused=True,
-            materialize_grads=True,
+            pulled, probe, inner.like(v, value), retain_graph=True, materialize_grads=True
         )
         return outer.rows(pushed)
 

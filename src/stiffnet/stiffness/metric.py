@@ -14,8 +14,7 @@ from torchmetrics import Metric
 
 from stiffnet.errors import StepError
 from stiffnet.stiffness.given import Floats, as_array, as_numbers
-from stiffnet.stiffness.quantiles import BINS, binned, quantiles
-from stiffnet.stiffness.summary import StiffnessSummary, moments
+from stiffnet.stiffness.summary import BINS, StiffnessSummary, binned, moments, quantiles
 from stiffnet.stiffness.total import check_indices, stage_columns, stage_tns, tns
 
 _COUNTS = ("layout", "samples", "histogram")  # int64; every other state is float64

@@ -46,13 +46,13 @@ class Plan:
     method: str
     size: int
     """n, of the Jacobian."""
-    inner: int
+    inner: int = 0
     """k, of the matrix whose eigenvalues are taken; 0 where none is formed."""
-    cut: str
+    cut: str = ""
     """Where the function was cut, in words."""
-    bytes: int
+    bytes: int = 0
     """That the matrix, the factors by which its rank is seen, and LAPACK's work will take."""
-    seconds: float | None
+    seconds: float | None = None
     """A rough estimate, from a few products and a small matrix; None where there is none."""
 
 
@@ -65,9 +65,9 @@ class Found:
     """All of them; for `krylov` the extremes, for `planes` a choice."""
     count: int
     """How many there are in all."""
-    negative: int | None
+    negative: int | None = None
     """How many have a real part below zero; None where not all are known."""
-    outside: int | None
+    outside: int | None = None
     """How many are outside of Euler's disc |1 + λ| ≤ 1; None likewise."""
     residual: float | None = None
     """Of the iterations; None for direct methods."""
@@ -122,7 +122,7 @@ def spectrum_of(
 
 def _planes(traced: Traced, on_plan: Callable[[Plan], object], progress: Progress) -> Found:
     jacobian = Jacobian(traced, traced.x)
-    plan = Plan("planes", jacobian.size, 0, "", 16 * jacobian.size, None)
+    plan = Plan("planes", jacobian.size, bytes=16 * jacobian.size)
     on_plan(plan)
     shapes = tuple(traced.x.shape[1:]), tuple(traced.value.shape[1:])
     found = plane_eigenvalues(jacobian.adjoint, *shapes, tolerance=TOLERANCE, progress=progress)
@@ -138,12 +138,12 @@ def _singular(traced: Traced, method: str, on_plan: Callable[[Plan], object]) ->
             "values, or 'planes' for what the block-level paper computed."
         )
     jacobian = Jacobian(traced, traced.x)
-    plan = Plan("krylov", jacobian.size, 0, "", 0, None)
+    plan = Plan("krylov", jacobian.size)
     on_plan(plan)
     values = largest_singular_values(jacobian)
     none = np.zeros(0, dtype=np.complex128)
     norm = float(values[0]) if len(values) else 0.0
-    return Found(plan, none, 0, None, None, norm=norm, singular=values)
+    return Found(plan, none, 0, norm=norm, singular=values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,15 +223,11 @@ def _behind_the_sum(whole: Jacobian, kept: Tensor) -> _Reduced:
 
 
 def _found(
-    reduced: _Reduced,
-    method: str,
-    cap: int,
-    on_plan: Callable[[Plan], object],
-    progress: Progress,
+    reduced: _Reduced, method: str, cap: int, on_plan: Callable[[Plan], object], progress: Progress
 ) -> Found:
     """Form the matrix and take its eigenvalues, or iterate with it."""
     size, inner = reduced.whole.size, reduced.size
-    plan = Plan("reduced", size, inner, reduced.where, 4 * 8 * inner**2, None)
+    plan = Plan("reduced", size, inner, reduced.where, bytes=4 * 8 * inner**2)
     advice = "Use `method='krylov'`, which finds the extremes in little memory."
     if method == "dense":
         plan = replace(plan, method=method)
@@ -241,7 +237,7 @@ def _found(
         on_plan(plan)
         values, residual, products = reduced.ends()
         norm = _norm(reduced.whole)
-        return Found(plan, values, size, None, None, residual, products, norm=norm)
+        return Found(plan, values, size, residual=residual, products=products, norm=norm)
     if plan.bytes > cap:
         raise StepError(
             f"The matrix of this method has {inner:,} rows and would take "
