@@ -10,7 +10,7 @@ from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.coco import coco
 from stiffnet.data.copies import copies
 from stiffnet.data.digits import digits
-from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder, unreadable
+from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
 from stiffnet.data.generated import COUNT, generated
 from stiffnet.data.images import ImageSet
 from stiffnet.data.photos import photo_splits
@@ -120,10 +120,7 @@ def _compared(train: BoxedImages, test: BoxedImages) -> BoxedImages:
     before, now = train.pictures, test.pictures
     if not (isinstance(before, ImageFolder) and isinstance(now, ImageFolder)):
         return test
-    try:
-        found = list(copies(before, now))
-    except OSError as error:
-        raise unreadable(error, now.root) from error
+    found = copies(before, now)
     if not found:
         return test
     note = (

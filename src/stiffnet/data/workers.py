@@ -24,20 +24,30 @@ def check_workers(workers: int) -> None:
         raise DataError(f"`workers` is {workers}. Give 0 to decode in this process, or more.")
 
 
+class _Samples(Dataset[Sample]):
+    """A function of a sample's number, as PyTorch's loader wants it."""
+
+    def __init__(self, read: Callable[[int], Sample]) -> None:
+        self.read = read
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.read(index)
+
+
 def in_workers(
-    dataset: Dataset[Sample],
+    read: Callable[[int], Sample],
     indices: Sequence[Iterable[int]],
     collate: Callable[[list[Sample]], Batch],
     workers: int,
 ) -> Iterator[Batch]:
-    """Yield ``collate([dataset[i] for i in batch])`` of every batch; `workers` processes do it.
+    """Yield ``collate([read(i) for i in batch])`` of every batch; `workers` processes do it.
 
     Raises:
         DataError: If one of the processes is killed, or nothing comes from it for ten minutes.
     """
     waits = workers > 0 and _in_main_thread()  # elsewhere PyTorch looks whether they are alive
     loader = DataLoader(
-        dataset,
+        _Samples(read),
         batch_sampler=[[int(index) for index in batch] for batch in indices],
         num_workers=workers,
         collate_fn=collate,
@@ -63,7 +73,7 @@ def in_workers(
 
 
 def without_faults(
-    dataset: Dataset[Sample | str],
+    read: Callable[[int], Sample | str],
     indices: Sequence[Iterable[int]],
     collate: Callable[[list[Sample]], Batch],
     workers: int,
@@ -73,17 +83,17 @@ def without_faults(
     Raises:
         DataError: With the first such text; and as `in_workers` does.
     """
-    for batch in in_workers(dataset, indices, partial(_unless_faulty, collate), workers):
+    for batch in in_workers(read, indices, partial(_unless_faulty, collate), workers):
         if isinstance(batch, str):
             raise DataError(batch)
         yield batch
 
 
 def faults_in(
-    dataset: Dataset[Sample | str], indices: Sequence[Iterable[int]], workers: int
+    read: Callable[[int], Sample | str], indices: Sequence[Iterable[int]], workers: int
 ) -> list[str]:
     """Read every sample once, and return what is wrong with each; nothing, mostly."""
-    return [fault for part in in_workers(dataset, indices, _faults, workers) for fault in part]
+    return [fault for part in in_workers(read, indices, _faults, workers) for fault in part]
 
 
 def _unless_faulty(
