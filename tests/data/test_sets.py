@@ -7,7 +7,7 @@ import torch
 from stiffnet.data import DATA, open_data, open_splits
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.binary import CIFAR10, CIFAR100, STL10, cifar100, stl10
-from stiffnet.data.generated import generated
+from stiffnet.data.drawn import generated
 from stiffnet.data.images import ImageSet, Preparation
 from stiffnet.errors import DataError, UnknownNameError
 
