@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -24,20 +24,20 @@ def check_workers(workers: int) -> None:
         raise DataError(f"`workers` is {workers}. Give 0 to decode in this process, or more.")
 
 
-class _Samples(Dataset[Sample]):
+class _Samples(Dataset[Any]):
     """A function of a sample's number, as PyTorch's loader wants it."""
 
-    def __init__(self, read: Callable[[int], Sample]) -> None:
+    def __init__(self, read: Callable[[int], Any]) -> None:
         self.read = read
 
-    def __getitem__(self, index: int) -> Sample:
+    def __getitem__(self, index: int) -> Any:
         return self.read(index)
 
 
 def in_workers(
-    read: Callable[[int], Sample],
+    read: Callable[[int], Any],
     indices: Sequence[Iterable[int]],
-    collate: Callable[[list[Sample]], Batch],
+    collate: Callable[[list[Any]], Batch],
     workers: int,
 ) -> Iterator[Batch]:
     """Yield ``collate([read(i) for i in batch])`` of every batch; `workers` processes do it.
