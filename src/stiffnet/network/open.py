@@ -14,8 +14,7 @@ from stiffnet.network.hub import hub_folder, is_on_hub
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import FOLDED, MANIFEST, TRAIN, Fact, ModelFolder, read_folder
 from stiffnet.network.model_names import is_model_name, unknown_model
-from stiffnet.network.preparation import preparation_of
-from stiffnet.network.pretrained import PRETRAINED, published_classes
+from stiffnet.network.pretrained import PRETRAINED, preparation_of, published_classes
 from stiffnet.network.weights import fill, load_weights, outputs_of, read_state_dict
 
 

@@ -1,4 +1,7 @@
-"""Weights that timm and torchvision published: where there are some, and fetching them safely."""
+"""What timm and torchvision published with a network: weights, classes, and the preparation.
+
+Weights are fetched safely. The preparation is what the publishers' network expects of its images.
+"""
 
 import contextlib
 import os
@@ -6,19 +9,25 @@ import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import huggingface_hub.constants
 import timm
+import timm.data
 import torchvision
+from torch import nn
 
+from stiffnet.data.images import Preparation
 from stiffnet.errors import CheckpointError
-from stiffnet.network.model_names import TORCHVISION
+from stiffnet.network.model_names import TORCHVISION, is_classifier_name, is_detector_name
 from stiffnet.words import first_line
 
 PRETRAINED = "pretrained"  # what users write in the place of a weights file
 TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # read by `torch.load` at each call
 PATIENCE = 5.0  # seconds for one connection before a machine counts as offline
+IMAGENET_MEAN = timm.data.IMAGENET_DEFAULT_MEAN
+IMAGENET_STD = timm.data.IMAGENET_DEFAULT_STD
 
 
 @contextlib.contextmanager
@@ -59,6 +68,58 @@ def published_classes(name: str) -> tuple[str, ...]:
     if not name.startswith(TORCHVISION):
         return ()
     return tuple(torchvision_weights(name).meta["categories"])
+
+
+def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) -> Preparation:
+    """What `model`, built from `name`, expects of its images.
+
+    With another number of channels than the published weights had, each channel is normalised by
+    the mean of theirs.
+    """
+    if name.startswith(TORCHVISION) or is_detector_name(name):
+        published = _dense_preparation(model, name) or _torchvision_preparation(name)
+    else:
+        config = timm.data.resolve_model_data_config(model)
+        published = Preparation(
+            config["input_size"],
+            tuple(config["mean"]),
+            tuple(config["std"]),
+            config["crop_pct"],
+            config["interpolation"],
+            config["crop_mode"],
+        )
+    channels, height, width = published.input_size
+    channels = in_chans or channels
+    mean, std = published.mean, published.std
+    if channels != len(mean):
+        mean, std = ((sum(values) / len(values),) * channels for values in (mean, std))
+    return replace(published, input_size=(channels, height, width), mean=mean, std=std)
+
+
+def _dense_preparation(model: nn.Module, name: str) -> Preparation | None:
+    """What a detector, or a segmenter of torchvision, expects; None for a classifier.
+
+    A detector scales and normalises images itself, so it gets them whole and as they are.
+    """
+    if is_classifier_name(name):
+        return None
+    own: Any = getattr(model, "transform", None)
+    if own is None:
+        side = int(torchvision_weights(name).transforms().resize_size[0])
+        return Preparation((3, side, side), IMAGENET_MEAN, IMAGENET_STD)
+    width, height = own.fixed_size or (own.min_size[-1], own.min_size[-1])
+    return Preparation((3, height, width), (0.0,) * 3, (1.0,) * 3)
+
+
+def _torchvision_preparation(name: str) -> Preparation:
+    try:
+        published = torchvision_weights(name).transforms()
+        side, resized = int(published.crop_size[0]), int(published.resize_size[0])
+        mean, std = tuple(published.mean), tuple(published.std)
+        sampling = published.interpolation.value
+        return Preparation((3, side, side), mean, std, side / max(side, resized), sampling)
+    except (AttributeError, ValueError):  # a network without published weights
+        return Preparation((3, 224, 224), IMAGENET_MEAN, IMAGENET_STD)
 
 
 def _is_published(name: str) -> bool:
