@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stiffnet.data.augment import FLIP, Augmentation
-from stiffnet.data.decode import read_image, why_not
+from stiffnet.data.decode import decoding, read_image
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import Batches, ImageSet, Preparation, in_batches
 from stiffnet.data.workers import check_workers, faults_in, without_faults
@@ -19,7 +19,7 @@ from stiffnet.errors import DataError
 
 Integers = npt.NDArray[np.int64]
 Batch = dict[str, list[Any]]  # "images" and "targets", the arguments of torchvision's detectors
-Decoded = tuple[Tensor, dict[str, Tensor]] | str  # or what is wrong with the file
+Decoded = tuple[Tensor, dict[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +144,8 @@ class BoxedImages:
 
 
 def _decoded(source: BoxedImages, turned: npt.NDArray[np.bool_], index: int) -> Decoded:
-    """Read one image, mirrored or not; a fault is handed on as text."""
+    """Read one image, mirrored or not."""
     pixels = _pixels(source, index)
-    if isinstance(pixels, str):
-        return pixels
     rows = slice(source.starts[index], source.starts[index + 1])
     boxes = source.boxes[rows]
     if turned[index]:
@@ -165,18 +163,16 @@ def _decoded(source: BoxedImages, turned: npt.NDArray[np.bool_], index: int) -> 
     return image, target
 
 
-def _pixels(source: BoxedImages, index: int) -> npt.NDArray[np.uint8] | str:
-    """Return an image as uint8 (channel, height, width), or what is wrong with it."""
+def _pixels(source: BoxedImages, index: int) -> npt.NDArray[np.uint8]:
+    """Return an image as uint8 (channel, height, width)."""
     pictures, (height, width) = source.pictures, source.sizes[index]
     if isinstance(pictures, ImageSet):
         return np.asarray(pictures.images[index])
     path = pictures.root / pictures.files[index]
-    try:
+    with decoding(path):
         image = read_image(path, 3)
-    except Exception as error:  # Pillow's decoders raise nearly every type
-        return why_not(path, error)
     if (image.height, image.width) != (height, width):
-        return (
+        raise DataError(
             f"{path} is {image.width} × {image.height} pixels, and its boxes are for one of "
             f"{width} × {height}. Correct `width` and `height`, or give the image that was meant."
         )
@@ -189,7 +185,7 @@ def _read(
     return without_faults(partial(_decoded, source, turned), indices, _collate, workers)
 
 
-def _collate(samples: list[tuple[Tensor, dict[str, Tensor]]]) -> Batch:
+def _collate(samples: list[Decoded]) -> Batch:
     images, targets = zip(*samples, strict=True)
     return {"images": list(images), "targets": list(targets)}
 

@@ -15,7 +15,7 @@ from torch.utils.data import default_collate
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.classes import composed
-from stiffnet.data.decode import Middle, Varied, View, read_image, why_not
+from stiffnet.data.decode import Middle, Varied, View, decoding, read_image
 from stiffnet.data.images import Batches, Preparation, in_batches
 from stiffnet.data.workers import check_workers, faults_in, without_faults
 from stiffnet.errors import DataError
@@ -28,8 +28,6 @@ NOT_READ = (  # images all the same
 CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
 TRAINING = ("train", "training")
 TESTING = ("val", "valid", "validation", "test")
-
-Decoded = tuple[Tensor, int] | str  # an image and its label, or what is wrong with the file
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +152,11 @@ def _prepared(
         yield view.preparation(images), labels
 
 
-def _decoded(source: ImageFolder, view: View, index: int) -> Decoded:
-    """Read one file; a fault is handed on as text, which no worker process can garble."""
+def _decoded(source: ImageFolder, view: View, index: int) -> tuple[Tensor, int]:
     path = source.root / source.files[index]
-    try:
+    with decoding(path):
         image = read_image(path, view.preparation.input_size[0])
         return view(image, index), int(source.labels[index])
-    except Exception as error:  # Pillow's decoders raise nearly every type
-        return why_not(path, error)
 
 
 def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> ImageFolder:

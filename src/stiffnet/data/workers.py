@@ -25,13 +25,16 @@ def check_workers(workers: int) -> None:
 
 
 class _Samples(Dataset[Any]):
-    """A function of a sample's number, as PyTorch's loader wants it."""
+    """What PyTorch's loader wants; a DataError is handed on as text, which nothing can garble."""
 
     def __init__(self, read: Callable[[int], Any]) -> None:
         self.read = read
 
     def __getitem__(self, index: int) -> Any:
-        return self.read(index)
+        try:
+            return self.read(index)
+        except DataError as error:
+            return str(error)
 
 
 def in_workers(
@@ -41,6 +44,8 @@ def in_workers(
     workers: int,
 ) -> Iterator[Batch]:
     """Yield ``collate([read(i) for i in batch])`` of every batch; `workers` processes do it.
+
+    A sample that `read` refuses is the text of its DataError.
 
     Raises:
         DataError: If one of the processes is killed, or nothing comes from it for ten minutes.
@@ -73,15 +78,15 @@ def in_workers(
 
 
 def without_faults(
-    read: Callable[[int], Sample | str],
+    read: Callable[[int], Sample],
     indices: Sequence[Iterable[int]],
     collate: Callable[[list[Sample]], Batch],
     workers: int,
 ) -> Iterator[Batch]:
-    """Yield batches of samples, each of which may be a text that says what is wrong with it.
+    """Yield batches of samples.
 
     Raises:
-        DataError: With the first such text; and as `in_workers` does.
+        DataError: As `read` does, and as `in_workers` does.
     """
     for batch in in_workers(read, indices, partial(_unless_faulty, collate), workers):
         if isinstance(batch, str):
@@ -90,24 +95,18 @@ def without_faults(
 
 
 def faults_in(
-    read: Callable[[int], Sample | str], indices: Sequence[Iterable[int]], workers: int
+    read: Callable[[int], object], indices: Sequence[Iterable[int]], workers: int
 ) -> list[str]:
     """Read every sample once, and return what is wrong with each; nothing, mostly."""
     return [fault for part in in_workers(read, indices, _faults, workers) for fault in part]
 
 
-def _unless_faulty(
-    collate: Callable[[list[Sample]], Batch], samples: list[Sample | str]
-) -> Batch | str:
-    whole = []
-    for sample in samples:
-        if isinstance(sample, str):
-            return sample
-        whole.append(sample)
-    return collate(whole)
+def _unless_faulty(collate: Callable[[list[Any]], Batch], samples: list[Any]) -> Batch | str:
+    fault = next((sample for sample in samples if isinstance(sample, str)), None)
+    return collate(samples) if fault is None else fault
 
 
-def _faults(samples: list[Sample | str]) -> list[str]:
+def _faults(samples: list[object]) -> list[str]:
     return [sample if isinstance(sample, str) else "" for sample in samples]
 
 

@@ -77,7 +77,7 @@ def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) 
     the mean of theirs.
     """
     if name.startswith(TORCHVISION) or is_detector_name(name):
-        published = _dense_preparation(model, name) or _torchvision_preparation(name)
+        published = _torchvision_preparation(model, name)
     else:
         config = timm.data.resolve_model_data_config(model)
         published = Preparation(
@@ -96,25 +96,15 @@ def preparation_of(model: nn.Module, name: str, *, in_chans: int | None = None) 
     return replace(published, input_size=(channels, height, width), mean=mean, std=std)
 
 
-def _dense_preparation(model: nn.Module, name: str) -> Preparation | None:
-    """What a detector, or a segmenter of torchvision, expects; None for a classifier.
-
-    A detector scales and normalises images itself, so it gets them whole and as they are.
-    """
-    if is_classifier_name(name):
-        return None
+def _torchvision_preparation(model: nn.Module, name: str) -> Preparation:
     own: Any = getattr(model, "transform", None)
-    if own is None:
-        side = int(torchvision_weights(name).transforms().resize_size[0])
-        return Preparation((3, side, side), IMAGENET_MEAN, IMAGENET_STD)
-    width, height = own.fixed_size or (own.min_size[-1], own.min_size[-1])
-    return Preparation((3, height, width), (0.0,) * 3, (1.0,) * 3)
-
-
-def _torchvision_preparation(name: str) -> Preparation:
+    if own is not None and not is_classifier_name(name):  # a detector normalises images itself
+        width, height = own.fixed_size or (own.min_size[-1], own.min_size[-1])
+        return Preparation((3, height, width), (0.0,) * 3, (1.0,) * 3)
     try:
         published = torchvision_weights(name).transforms()
-        side, resized = int(published.crop_size[0]), int(published.resize_size[0])
+        resized = int(published.resize_size[0])
+        side = int(getattr(published, "crop_size", [resized])[0])  # segmenters do not crop
         mean, std = tuple(published.mean), tuple(published.std)
         sampling = published.interpolation.value
         return Preparation((3, side, side), mean, std, side / max(side, resized), sampling)
