@@ -66,9 +66,9 @@ def open_splits(
     """
     name, place = _parted(spec)
     if name == "folder":
-        return folder_splits(_folder(place))
+        return folder_splits(_needed("folder", place))
     if name == "photos":
-        return photo_splits(_photos(place))
+        return photo_splits(_needed("photos", place))
     train, test = (DATA[name].value(place, split) for split in ("train", "test"))
     if isinstance(train, BoxedImages):
         assert isinstance(test, BoxedImages)
@@ -90,7 +90,7 @@ def spec_of_tests(spec: str | os.PathLike[str]) -> str:
         return "digits:test"
     if name != "folder":
         return os.fspath(spec)
-    return f"folder:{split_folder(_folder(place), TESTING)}"
+    return f"folder:{split_folder(_needed('folder', place), TESTING)}"
 
 
 def as_photos(spec: str) -> str:
@@ -100,7 +100,7 @@ def as_photos(spec: str) -> str:
     ('photos:holidays', 'digits')
     """
     name, place = _parted(spec)
-    return f"photos:{_folder(place)}" if name == "folder" else spec
+    return f"photos:{_needed('folder', place)}" if name == "folder" else spec
 
 
 def _remarked(images: ImageSet, spec: str | os.PathLike[str]) -> ImageSet:
@@ -148,13 +148,17 @@ def _open_digits(place: str, split: str | None) -> ImageSet:
     return digits(split or place or None)
 
 
-def _in_files(name: str, reader: Callable[[str, str], Data], summary: str) -> Entry[Opener]:
+def _needed(name: str, place: str) -> Path:
+    if not place:
+        raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
+    return Path(place)
+
+
+def _in_files(name: str, reader: Callable[[Path, str], Data], summary: str) -> Entry[Opener]:
     """Return the entry of a data set whose files are in a folder."""
 
     def opener(place: str, split: str | None) -> Data:
-        if not place:
-            raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
-        return reader(place, split or "test")
+        return reader(_needed(name, place), split or "test")
 
     return Entry(name, opener, summary)
 
@@ -180,28 +184,16 @@ def _open_generated(place: str, split: str | None) -> ImageSet:
 
 
 def _open_folder(place: str, split: str | None) -> ImageFolder:
-    root = _folder(place)
+    root = _needed("folder", place)
     if split is None:
         return image_folder(root)
     names = {"train": TRAINING, "test": TESTING}.get(split)
     return image_folder(split_folder(root, names) if names else root / split)
 
 
-def _open_photos(place: str, split: str | None) -> ImageFolder:
-    train, test = photo_splits(_photos(place))
+def _photos(place: Path, split: str) -> ImageFolder:
+    train, test = photo_splits(place)
     return train if split == "train" else test
-
-
-def _photos(place: str) -> Path:
-    if not place:
-        raise DataError("`photos` needs the folder with the photographs. Write `photos:DIR`.")
-    return Path(place)
-
-
-def _folder(place: str) -> Path:
-    if not place:
-        raise DataError("`folder` needs its place. Write `folder:DIR`, or the path alone.")
-    return Path(place)
 
 
 DATA: Registry[Opener] = Registry(
@@ -220,7 +212,7 @@ DATA: Registry[Opener] = Registry(
         Entry("folder", _open_folder, "a path, or `folder:DIR`: images in one folder per class"),
         _in_files("coco", coco, "`coco:DIR`, boxes in COCO's layout, for detectors"),
         _embedded("shapes", shapes, "drawn squares and discs with boxes; 96×96, for detectors"),
-        Entry("photos", _open_photos, "`photos:DIR`: photographs of any size, without classes"),
+        _in_files("photos", _photos, "`photos:DIR`: photographs of any size, without classes"),
         _embedded("tiles", tiles, "120 tiles of two photographs, 64×64, colour; embedded"),
         Entry("generated", _open_generated, "`generated:N`, stripes and checks under noise; 32×32"),
     ],
