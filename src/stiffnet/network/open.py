@@ -11,11 +11,16 @@ from stiffnet.network.create import create_model
 from stiffnet.network.deployed import Change
 from stiffnet.network.described_folder import is_described, is_of_timm, open_described
 from stiffnet.network.folded_folder import restructured
-from stiffnet.network.hub import hub_folder, is_on_hub
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import FOLDED, MANIFEST, TRAIN, Fact, ModelFolder, read_folder
 from stiffnet.network.model_names import is_model_name, unknown_model
-from stiffnet.network.pretrained import PRETRAINED, preparation_of, published_classes
+from stiffnet.network.pretrained import (
+    PRETRAINED,
+    hub_folder,
+    is_on_hub,
+    preparation_of,
+    published_classes,
+)
 from stiffnet.network.weights import fill, load_weights, outputs_of, read_state_dict
 
 
