@@ -21,14 +21,7 @@ from stiffnet.network.attention_text import split_attention
 from stiffnet.network.create import create_model
 from stiffnet.network.deployed import Change, changed, with_parallel_branches
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.network.model_folder import (
-    FOLDED,
-    MANIFEST,
-    WEIGHTS,
-    Fact,
-    ModelFolder,
-    write_folder,
-)
+from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact, ModelFolder, write_folder
 from stiffnet.schema import parsed
 
 STRUCTURE = "structure.json"

@@ -8,7 +8,7 @@ everything else is refused.
 import json
 import os
 import pickletools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeGuard
@@ -181,11 +181,10 @@ def _of_prefixes(
     return max([plain, *ways], key=lambda way: len(way.given.keys() & wanted.keys()))
 
 
-def _choose(path: Path, keys: Iterable[str]) -> CheckpointError:
-    known = list(keys)
+def _choose(path: Path, keys: Sequence[str]) -> CheckpointError:
     return CheckpointError(
-        f"{path} holds several networks that fit, under {listed(known)}. Choose one with "
-        f"`--weights-key {known[0]}`, in Python `key={known[0]!r}`."
+        f"{path} holds several networks that fit, under {listed(keys)}. Choose one with "
+        f"`--weights-key {keys[0]}`, in Python `key={keys[0]!r}`."
     )
 
 
@@ -204,11 +203,7 @@ def _read_as(
         wanted,
         missing=tuple(name for name in wanted if name not in complete),
         unexpected=tuple(name for name in complete if name not in wanted),
-        unfit=tuple(
-            name
-            for name, value in wanted.items()
-            if name in complete and not _fits(complete[name], value)
-        ),
+        unfit=tuple(k for k, v in wanted.items() if k in complete and not _fits(complete[k], v)),
         prefix=prefix,
         left_out=tuple(name for name in state.values if not name.startswith(start)),
         renamed=bool(renamed),
