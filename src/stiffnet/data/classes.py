@@ -8,7 +8,7 @@ import os
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def match_classes(
         >>> match_classes(["bird"], ClassNames(("cat", "dog"))).why
         "the data's class 'bird' is not among the network's (cat, dog)"
     """
-    tables = [_table(level) for level in _levels(known)]
+    tables = _tables(known)
     found = {label: _candidates(label, tables) for label in labels}
     if numbers and not any(found.values()) and all(re.fullmatch("[0-9]+", x) for x in labels):
         found = {x: {int(x)} if int(x) < len(known) else set() for x in labels}
@@ -98,7 +98,7 @@ def displaced(names: Sequence[str], known: ClassNames) -> tuple[int, int] | None
     >>> displaced(["dog", "cat"], ClassNames(("cat", "dog")))
     (0, 1)
     """
-    tables = [_table(level) for level in _levels(known)]
+    tables = _tables(known)
     for place, name in enumerate(names):
         bearers = _candidates(name, tables)
         if len(bearers) == 1 and place not in bearers:
@@ -129,8 +129,8 @@ def simplified(name: str) -> str:
     return " ".join(words.split()) or folded
 
 
-def _levels(known: ClassNames) -> list[list[tuple[int, str]]]:
-    """Names by how much they weigh, each with its output; the first level is of exact names.
+def _tables(known: ClassNames) -> list[Mapping[str, set[int]]]:
+    """Outputs by their names, a table for each weight of names; the first is of exact names.
 
     Where outputs have further names, a first name is one of several and has no precedence.
     """
@@ -138,14 +138,13 @@ def _levels(known: ClassNames) -> list[list[tuple[int, str]]]:
     others = [(number, name) for number, names in enumerate(known.others) for name in names]
     synonyms = [(number, name) for number, names in enumerate(known.synonyms) for name in names]
     simple = [[(n, simplified(x)) for n, x in level] for level in (first + others, synonyms)]
-    return [[] if others else first, *simple]
-
-
-def _table(level: Iterable[tuple[int, str]]) -> Mapping[str, set[int]]:
-    table: dict[str, set[int]] = defaultdict(set)
-    for number, name in level:
-        table[name].add(number)
-    return table
+    tables: list[Mapping[str, set[int]]] = []
+    for level in ([] if others else first, *simple):
+        table: dict[str, set[int]] = defaultdict(set)
+        for number, name in level:
+            table[name].add(number)
+        tables.append(table)
+    return tables
 
 
 def _candidates(label: str, tables: Sequence[Mapping[str, set[int]]]) -> set[int]:
