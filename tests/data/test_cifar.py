@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stiffnet.data import open_data
-from stiffnet.data.binary import PARTS, RECORD, cifar10
+from stiffnet.data.cifar import PARTS, RECORD, cifar10
 from stiffnet.errors import DataError, UnknownNameError
 
 

@@ -15,9 +15,9 @@ from naming import case
 from stiffnet.data import open_data, open_labelled, open_splits
 from stiffnet.data.augment import FLIP, Augmentation
 from stiffnet.data.coco import coco
-from stiffnet.data.drawn import shapes
 from stiffnet.data.fingerprint import difference, fingerprint
 from stiffnet.data.images import Preparation
+from stiffnet.data.shapes import shapes
 from stiffnet.data.splits import subset
 from stiffnet.errors import DataError
 from stiffnet.network.open import open_model

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stiffnet.data import DATA, open_data
-from stiffnet.data.embedded import digits
+from stiffnet.data.digits import digits
 from stiffnet.errors import DataError, UnknownNameError
 
 

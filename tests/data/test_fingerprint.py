@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stiffnet.data.embedded import digits
+from stiffnet.data.digits import digits
 from stiffnet.data.fingerprint import difference, fingerprint
 from stiffnet.data.folder import image_folder
 from stiffnet.errors import DataError

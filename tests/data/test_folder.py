@@ -16,8 +16,9 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from stiffnet.data import open_data
 from stiffnet.data.decode import Middle
-from stiffnet.data.folder import SUFFIXES, image_folder, photographs
+from stiffnet.data.folder import SUFFIXES, image_folder
 from stiffnet.data.images import Preparation
+from stiffnet.data.photos import photographs
 from stiffnet.errors import DataError
 
 RGB = Preparation((3, 8, 8), (0.0,) * 3, (1.0,) * 3)

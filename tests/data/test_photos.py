@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from stiffnet.data import as_photos, open_data, open_splits
-from stiffnet.data.embedded import tiles
 from stiffnet.data.images import Preparation
+from stiffnet.data.photos import MOST, photo_splits
 from stiffnet.data.picture import named_picture, open_picture
-from stiffnet.data.splits import MOST, photo_splits
+from stiffnet.data.tiles import tiles
 from stiffnet.errors import DataError
 
 SMALL = Preparation((3, 8, 8), (0.0,) * 3, (1.0,) * 3)

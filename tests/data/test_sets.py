@@ -6,9 +6,10 @@ import torch
 
 from stiffnet.data import DATA, open_data, open_splits
 from stiffnet.data.augment import Augmentation
-from stiffnet.data.binary import CIFAR10, CIFAR100, STL10, cifar100, stl10
-from stiffnet.data.drawn import generated
+from stiffnet.data.cifar import CLASSES, CLASSES_100, cifar100
+from stiffnet.data.generated import generated
 from stiffnet.data.images import ImageSet, Preparation
+from stiffnet.data.stl10 import CLASSES as STL_CLASSES, stl10
 from stiffnet.errors import DataError, UnknownNameError
 
 
@@ -139,7 +140,7 @@ def test_cifar100_is_read_as_it_is_described(tmp_path, split):
     cifar100_files(tmp_path / "data")
     content = (tmp_path / "data" / f"{split}.bin").read_bytes()
     read = cifar100(tmp_path / "data", split)
-    assert read.classes == CIFAR100
+    assert read.classes == CLASSES_100
     for index in range(6):
         record = content[3074 * index : 3074 * (index + 1)]
         assert read.labels[index] == record[1]  # the fine label follows the coarse one
@@ -185,10 +186,10 @@ def test_names_of_classes_are_taken_from_the_file_beside(tmp_path, name, file, c
 
 def test_the_built_in_names_are_the_official_ones():
     """They are numbered in alphabetical order; every tenth was looked up."""
-    assert (len(CIFAR10), len(CIFAR100), len(STL10)) == (10, 100, 10)
-    for names in (CIFAR10, CIFAR100, STL10):
+    assert (len(CLASSES), len(CLASSES_100), len(STL_CLASSES)) == (10, 100, 10)
+    for names in (CLASSES, CLASSES_100, STL_CLASSES):
         assert list(names) == sorted(set(names))
-    assert CIFAR100[::10] == (
+    assert CLASSES_100[::10] == (
         "apple", "bowl", "chair", "dolphin", "lamp", "mouse", "plain", "rose", "squirrel", "train",
     )  # fmt: skip
 

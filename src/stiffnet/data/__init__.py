@@ -5,15 +5,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from stiffnet.data.binary import cifar10, cifar100, stl10
 from stiffnet.data.boxes import BoxedImages
+from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.coco import coco
 from stiffnet.data.copies import copies
-from stiffnet.data.drawn import COUNT, generated, shapes
-from stiffnet.data.embedded import digits, tiles
+from stiffnet.data.digits import digits
 from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
+from stiffnet.data.generated import COUNT, generated
 from stiffnet.data.images import ImageSet
-from stiffnet.data.splits import agreeing, folder_splits, photo_splits, split_folder
+from stiffnet.data.photos import photo_splits
+from stiffnet.data.shapes import shapes
+from stiffnet.data.splits import agreeing, folder_splits, split_folder
+from stiffnet.data.stl10 import stl10
+from stiffnet.data.tiles import tiles
 from stiffnet.errors import DataError
 from stiffnet.registry import Entry, Registry
 

@@ -1,4 +1,4 @@
-"""Images in class folders, ``ROOT/CLASS/**/*.jpg``, or in one; decoded when they are needed."""
+"""Images in class folders, ``ROOT/CLASS/**/*.jpg``, decoded when they are needed."""
 
 import contextlib
 import os
@@ -219,23 +219,6 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
         classes=tuple(folders),
         unread=unread,
     )
-
-
-def photographs(root: str | os.PathLike[str]) -> ImageFolder:
-    """Find the images below a folder, whatever they show: one class for all; none is opened yet.
-
-    Raises:
-        DataError: If there is no such folder, or it has no pictures; if a link leaves it.
-    """
-    top = Path(root)
-    if not top.is_dir():
-        raise DataError(f"{top} is not a folder. Give the one that holds the photographs.")
-    with reading(top):
-        files, unread = images_within(top, top)
-    if not files:
-        raise DataError(f"{top} holds no pictures. Put {', '.join(SUFFIXES)} files there.")
-    labels = np.zeros(len(files), dtype=np.int64)
-    return ImageFolder(top.resolve().name, top, tuple(files), labels, ("photo",), tuple(unread))
 
 
 def _refuse_twins(top: Path, folders: Sequence[str]) -> None:

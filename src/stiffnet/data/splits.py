@@ -9,8 +9,7 @@ import numpy as np
 
 from stiffnet.data.boxes import BoxedImages
 from stiffnet.data.classes import composed
-from stiffnet.data.copies import copies
-from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder, photographs
+from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
 from stiffnet.data.images import ImageSet, spread
 from stiffnet.errors import DataError
 from stiffnet.words import few
@@ -18,8 +17,6 @@ from stiffnet.words import few
 Data = TypeVar("Data", ImageSet, ImageFolder, BoxedImages)
 
 SHOWN = 5  # names of classes in a sentence
-ONE_IN = 8  # photographs are held out where no folder says which
-MOST = 100  # that are held out
 
 
 def folder_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
@@ -29,55 +26,18 @@ def folder_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
     return train, agreeing(test, train.classes, f"{train.root}", f"{test.root}")
 
 
-def photo_splits(root: str | Path) -> tuple[ImageFolder, ImageFolder]:
-    """Open the photographs to train on, and those that are held out.
-
-    Those are ``ROOT/train`` and the first of ``ROOT/val``, ``valid``, ``validation`` and ``test``.
-    Where these folders are not there, one in eight of all photographs is held out, at most a
-    hundred, evenly chosen by their names.
-
-    Raises:
-        DataError: As `photographs` does, if there is a single one, and if one that is held out is
-            among the others too, as a copy or a link.
-    """
-    top = Path(root)
-    train, test = (_first_folder(top, names) for names in (TRAINING, TESTING))
-    if train is not None and test is not None:
-        learnt, judged = photographs(train), photographs(test)
-    else:
-        every = photographs(top)
-        if len(every) < 2:
-            raise DataError(
-                f"{top} holds a single picture, and one has to be held out. Put more of them there."
-            )
-        held = spread(every.labels, max(1, min(MOST, len(every) // ONE_IN)))
-        kept = np.setdiff1d(np.arange(len(every)), held)
-        learnt = replace(every.chosen(kept), name=f"{every.name}-train")
-        judged = replace(every.chosen(held), name=f"{every.name}-test")
-    for path, other in copies(learnt, judged):
-        raise DataError(
-            f"{path} is held out, and {other}, which is trained on, is the same picture. Take one "
-            "of them away."
-        )
-    return learnt, judged
-
-
 def split_folder(root: str | Path, names: Sequence[str]) -> Path:
     """Return the first folder in `root` that has one of these names; a DataError if none does."""
     top = Path(root)
     if not top.is_dir():
         raise DataError(f"{top} is not a folder. Give the one that holds `train` and `val`.")
-    found = _first_folder(top, names)
-    if found is None:
-        raise DataError(
-            f"{top} has no folder {' or '.join(f'`{name}`' for name in names)}. Put a folder for "
-            f"each class into {top / names[0]}."
-        )
-    return found
-
-
-def _first_folder(root: Path, names: Sequence[str]) -> Path | None:
-    return next((root / name for name in names if (root / name).is_dir()), None)
+    for name in names:
+        if (top / name).is_dir():
+            return top / name
+    raise DataError(
+        f"{top} has no folder {' or '.join(f'`{name}`' for name in names)}. Put a folder for each "
+        f"class into {top / names[0]}."
+    )
 
 
 def agreeing(test: Data, classes: Sequence[str], here: str, there: str) -> Data:
