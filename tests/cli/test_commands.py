@@ -17,7 +17,7 @@ from stiffnet.data.images import Preparation
 from stiffnet.network.create import create_model
 from stiffnet.network.model_folder import write_folder
 from stiffnet.network.open import open_model
-from stiffnet.network.preparation import preparation_of
+from stiffnet.network.pretrained import preparation_of
 from stiffnet.results.demo import DemoReport
 from stiffnet.results.stiffness import StiffnessReport
 

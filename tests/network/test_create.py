@@ -13,7 +13,7 @@ from stiffnet.errors import (
 from stiffnet.network.create import create_model
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.open import open_model
-from stiffnet.network.preparation import preparation_of
+from stiffnet.network.pretrained import preparation_of
 
 TINY = "resnet20_cifar"
 TINY_TORCHVISION = "torchvision:squeezenet1_1"

@@ -10,7 +10,7 @@ from stiffnet.data.cifar import cifar10, cifar100
 from stiffnet.data.coco import coco
 from stiffnet.data.copies import copies
 from stiffnet.data.digits import digits
-from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder, unreadable
+from stiffnet.data.folder import TESTING, TRAINING, ImageFolder, image_folder
 from stiffnet.data.generated import COUNT, generated
 from stiffnet.data.images import ImageSet
 from stiffnet.data.photos import photo_splits
@@ -70,9 +70,9 @@ def open_splits(
     """
     name, place = _parted(spec)
     if name == "folder":
-        return folder_splits(_folder(place))
+        return folder_splits(_needed("folder", place))
     if name == "photos":
-        return photo_splits(_photos(place))
+        return photo_splits(_needed("photos", place))
     train, test = (DATA[name].value(place, split) for split in ("train", "test"))
     if isinstance(train, BoxedImages):
         assert isinstance(test, BoxedImages)
@@ -94,7 +94,7 @@ def spec_of_tests(spec: str | os.PathLike[str]) -> str:
         return "digits:test"
     if name != "folder":
         return os.fspath(spec)
-    return f"folder:{split_folder(_folder(place), TESTING)}"
+    return f"folder:{split_folder(_needed('folder', place), TESTING)}"
 
 
 def as_photos(spec: str) -> str:
@@ -104,7 +104,7 @@ def as_photos(spec: str) -> str:
     ('photos:holidays', 'digits')
     """
     name, place = _parted(spec)
-    return f"photos:{_folder(place)}" if name == "folder" else spec
+    return f"photos:{_needed('folder', place)}" if name == "folder" else spec
 
 
 def _remarked(images: ImageSet, spec: str | os.PathLike[str]) -> ImageSet:
@@ -120,10 +120,7 @@ def _compared(train: BoxedImages, test: BoxedImages) -> BoxedImages:
     before, now = train.pictures, test.pictures
     if not (isinstance(before, ImageFolder) and isinstance(now, ImageFolder)):
         return test
-    try:
-        found = list(copies(before, now))
-    except OSError as error:
-        raise unreadable(error, now.root) from error
+    found = copies(before, now)
     if not found:
         return test
     note = (
@@ -155,13 +152,17 @@ def _open_digits(place: str, split: str | None) -> ImageSet:
     return digits(split or place or None)
 
 
-def _in_files(name: str, reader: Callable[[str, str], Data], summary: str) -> Entry[Opener]:
+def _needed(name: str, place: str) -> Path:
+    if not place:
+        raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
+    return Path(place)
+
+
+def _in_files(name: str, reader: Callable[[Path, str], Data], summary: str) -> Entry[Opener]:
     """Return the entry of a data set whose files are in a folder."""
 
     def opener(place: str, split: str | None) -> Data:
-        if not place:
-            raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
-        return reader(place, split or "test")
+        return reader(_needed(name, place), split or "test")
 
     return Entry(name, opener, summary)
 
@@ -187,28 +188,16 @@ def _open_generated(place: str, split: str | None) -> ImageSet:
 
 
 def _open_folder(place: str, split: str | None) -> ImageFolder:
-    root = _folder(place)
+    root = _needed("folder", place)
     if split is None:
         return image_folder(root)
     names = {"train": TRAINING, "test": TESTING}.get(split)
     return image_folder(split_folder(root, names) if names else root / split)
 
 
-def _open_photos(place: str, split: str | None) -> ImageFolder:
-    train, test = photo_splits(_photos(place))
+def _photos(place: Path, split: str) -> ImageFolder:
+    train, test = photo_splits(place)
     return train if split == "train" else test
-
-
-def _photos(place: str) -> Path:
-    if not place:
-        raise DataError("`photos` needs the folder with the photographs. Write `photos:DIR`.")
-    return Path(place)
-
-
-def _folder(place: str) -> Path:
-    if not place:
-        raise DataError("`folder` needs its place. Write `folder:DIR`, or the path alone.")
-    return Path(place)
 
 
 DATA: Registry[Opener] = Registry(
@@ -227,7 +216,7 @@ DATA: Registry[Opener] = Registry(
         Entry("folder", _open_folder, "a path, or `folder:DIR`: images in one folder per class"),
         _in_files("coco", coco, "`coco:DIR`, boxes in COCO's layout, for detectors"),
         _embedded("shapes", shapes, "drawn squares and discs with boxes; 96×96, for detectors"),
-        Entry("photos", _open_photos, "`photos:DIR`: photographs of any size, without classes"),
+        _in_files("photos", _photos, "`photos:DIR`: photographs of any size, without classes"),
         _embedded("tiles", tiles, "120 tiles of two photographs, 64×64, colour; embedded"),
         Entry("generated", _open_generated, "`generated:N`, stripes and checks under noise; 32×32"),
     ],

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from stiffnet.data.augment import FLIP, Augmentation
-from stiffnet.data.decode import read_image, why_not
+from stiffnet.data.decode import decoding, read_image
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import Batches, ImageSet, Preparation, in_batches
 from stiffnet.data.workers import check_workers, faults_in, without_faults
@@ -20,7 +19,7 @@ from stiffnet.errors import DataError
 
 Integers = npt.NDArray[np.int64]
 Batch = dict[str, list[Any]]  # "images" and "targets", the arguments of torchvision's detectors
-Decoded = tuple[Tensor, dict[str, Tensor]] | str  # or what is wrong with the file
+Decoded = tuple[Tensor, dict[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,57 +135,44 @@ class BoxedImages:
             DataError: If none can be read.
         """
         check_workers(workers)
-        decoder = _Decoder(self, np.zeros(len(self), np.bool_))
-        faults = faults_in(decoder, [[index] for index in range(len(self))], workers)
+        read = partial(_decoded, self, np.zeros(len(self), np.bool_))
+        faults = faults_in(read, [[index] for index in range(len(self))], workers)
         kept = np.flatnonzero([not fault for fault in faults])
         if not len(kept):
             raise DataError(f"No image of {self.name} can be read, for example: {faults[0]}")
         return self.chosen(kept), [fault for fault in faults if fault]
 
 
-class _Decoder(Dataset[Decoded]):
-    """Reads one image at a time, mirrored or not; hands a fault on as text."""
-
-    def __init__(self, source: BoxedImages, turned: npt.NDArray[np.bool_]) -> None:
-        self.source = source
-        self.turned = turned
-
-    def __getitem__(self, index: int) -> Decoded:
-        source = self.source
-        pixels = _pixels(source, index)
-        if isinstance(pixels, str):
-            return pixels
-        rows = slice(source.starts[index], source.starts[index + 1])
-        boxes = source.boxes[rows]
-        if self.turned[index]:
-            width = source.sizes[index, 1]
-            pixels = pixels[..., ::-1]
-            boxes = np.stack(
-                [width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1
-            )
-        image = torch.from_numpy(np.ascontiguousarray(pixels)).float().div_(255)
-        target = {
-            "boxes": torch.from_numpy(boxes.astype(np.float32)),
-            "labels": torch.from_numpy(source.labels[rows] + 1),
-            "area": torch.from_numpy(source.areas[rows].astype(np.float32)),
-            "iscrowd": torch.from_numpy(source.crowd[rows].astype(np.int64)),
-            "image_id": torch.tensor(index),
-        }
-        return image, target
+def _decoded(source: BoxedImages, turned: npt.NDArray[np.bool_], index: int) -> Decoded:
+    """Read one image, mirrored or not."""
+    pixels = _pixels(source, index)
+    rows = slice(source.starts[index], source.starts[index + 1])
+    boxes = source.boxes[rows]
+    if turned[index]:
+        width = source.sizes[index, 1]
+        pixels = pixels[..., ::-1]
+        boxes = np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1)
+    image = torch.from_numpy(np.ascontiguousarray(pixels)).float().div_(255)
+    target = {
+        "boxes": torch.from_numpy(boxes.astype(np.float32)),
+        "labels": torch.from_numpy(source.labels[rows] + 1),
+        "area": torch.from_numpy(source.areas[rows].astype(np.float32)),
+        "iscrowd": torch.from_numpy(source.crowd[rows].astype(np.int64)),
+        "image_id": torch.tensor(index),
+    }
+    return image, target
 
 
-def _pixels(source: BoxedImages, index: int) -> npt.NDArray[np.uint8] | str:
-    """Return an image as uint8 (channel, height, width), or what is wrong with it."""
+def _pixels(source: BoxedImages, index: int) -> npt.NDArray[np.uint8]:
+    """Return an image as uint8 (channel, height, width)."""
     pictures, (height, width) = source.pictures, source.sizes[index]
     if isinstance(pictures, ImageSet):
         return np.asarray(pictures.images[index])
     path = pictures.root / pictures.files[index]
-    try:
+    with decoding(path):
         image = read_image(path, 3)
-    except Exception as error:  # Pillow's decoders raise nearly every type
-        return why_not(path, error)
     if (image.height, image.width) != (height, width):
-        return (
+        raise DataError(
             f"{path} is {image.width} × {image.height} pixels, and its boxes are for one of "
             f"{width} × {height}. Correct `width` and `height`, or give the image that was meant."
         )
@@ -196,10 +182,10 @@ def _pixels(source: BoxedImages, index: int) -> npt.NDArray[np.uint8] | str:
 def _read(
     source: BoxedImages, turned: npt.NDArray[np.bool_], workers: int, indices: Sequence[Integers]
 ) -> Iterator[Batch]:
-    return without_faults(_Decoder(source, turned), indices, _collate, workers)
+    return without_faults(partial(_decoded, source, turned), indices, _collate, workers)
 
 
-def _collate(samples: list[tuple[Tensor, dict[str, Tensor]]]) -> Batch:
+def _collate(samples: list[Decoded]) -> Batch:
     images, targets = zip(*samples, strict=True)
     return {"images": list(images), "targets": list(targets)}
 

@@ -1,5 +1,6 @@
 """Boxes in COCO's format: a JSON file for each split, and a folder of images beside it."""
 
+import itertools
 import json
 import math
 import os
@@ -72,17 +73,17 @@ def coco(folder: str | os.PathLike[str], split: str = "test") -> BoxedImages:
     """
     file, images = _places(Path(folder), split)
     content = _read(file)
-    categories = sorted(content.categories, key=lambda each: each.id)
-    _refuse_twice(file, "category id", (each.id for each in categories))
-    _refuse_twice(file, "category name", (each.name for each in categories))
+    content.categories.sort(key=lambda each: each.id)
+    _refuse_twice(file, "category id", (each.id for each in content.categories))
+    _refuse_twice(file, "category name", (each.name for each in content.categories))
     _refuse_twice(file, "image id", (each.id for each in content.images))
     _refuse_twice(file, "image file", (os.path.normpath(each.file_name) for each in content.images))
     _refuse_twice(file, "box id", (each.id for each in content.annotations if each.id is not None))
     _refuse_escapes(file, images, [each.file_name for each in content.images])
     if split == "train":
-        return _boxed(file, images, content, categories, cut=True).to_learn()
+        return _boxed(file, images, content, cut=True).to_learn()
     content.images.sort(key=lambda each: each.id)
-    boxed = _boxed(file, images, content, categories, cut=False)
+    boxed = _boxed(file, images, content, cut=False)
     if bool(boxed.crowd.all()):
         raise DataError(f"{file} has no box to be found, so nothing can be tested. Add boxes.")
     return boxed
@@ -115,28 +116,21 @@ def _read(file: Path) -> _Coco:
         ) from error
     try:
         if b"NaN" in raw or b"Infinity" in raw:  # not JSON, but what Python writes
-            content = fitted(json.loads(raw), _Coco)
-        else:
-            content = parsed(raw, _Coco)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{file} is not a file of boxes in COCO's format: it is not JSON. Give COCO's "
-            "`instances_*.json`."
-        ) from error
+            return fitted(json.loads(raw), _Coco)
+        content: _Coco = parsed(raw, _Coco)
+        return content
     except ValueError as error:
+        why = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise DataError(
-            f"{file} is not a file of boxes in COCO's format: {error}. It needs `images`, "
+            f"{file} is not a file of boxes in COCO's format: {why}. It needs `images`, "
             "`annotations` and `categories`, as COCO's `instances_*.json` have them."
         ) from error
-    return content
 
 
-def _boxed(
-    file: Path, folder: Path, content: _Coco, categories: Sequence[_Category], *, cut: bool
-) -> BoxedImages:
+def _boxed(file: Path, folder: Path, content: _Coco, *, cut: bool) -> BoxedImages:
     """Check the boxes and put them into arrays; `cut` them at the borders of their images."""
     place = {each.id: index for index, each in enumerate(content.images)}
-    label = {each.id: index for index, each in enumerate(categories)}
+    label = {each.id: index for index, each in enumerate(content.categories)}
     for box in content.annotations:
         _check_box(file, box, place, label)
     sizes = np.array([(each.height, each.width) for each in content.images], np.int64)
@@ -168,11 +162,8 @@ def _boxed(
         labels=labels[kept],
         areas=areas[kept].astype(np.float64),
         crowd=crowd[kept],
-        classes=tuple(each.name for each in categories),
-        notes=_left_out(
-            file,
-            [box for box, good in zip(content.annotations, inside, strict=True) if not good],
-        ),
+        classes=tuple(each.name for each in content.categories),
+        notes=_left_out(file, list(itertools.compress(content.annotations, ~inside))),
     )
 
 
@@ -209,8 +200,7 @@ def _left_out(file: Path, boxes: Sequence[_Box]) -> tuple[str, ...]:
     """Say which boxes have no area within their image."""
     if not boxes:
         return ()
-    names = map(_named, boxes)
-    which = few((name[0].lower() + name[1:] for name in names), SHOWN)
+    which = few((name[0].lower() + name[1:] for name in map(_named, boxes)), SHOWN)
     have, are = ("has", "is") if len(boxes) == 1 else ("have", "are")
     return (f"In {file}, {which} {have} no area within the image, and {are} left out.",)
 

@@ -3,10 +3,10 @@
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 
-from stiffnet.data.folder import ImageFolder, unreadable
+from stiffnet.data.folder import ImageFolder, reading
 
 LOOKED_AT = 200_000  # files of which the sizes are asked for; with more, nothing is compared
 OPENED = 20_000  # of which about as many are opened
@@ -15,20 +15,19 @@ BLOCK = 4096  # bytes in the middle of a file that are compared before all of it
 Groups = list[list[int]]
 
 
-def copies(train: ImageFolder, test: ImageFolder) -> Iterator[tuple[Path, Path]]:
-    """Yield each test image that has the content of a training image, and the latter.
+def copies(train: ImageFolder, test: ImageFolder) -> list[tuple[Path, Path]]:
+    """Return each test image that has the content of a training image, and the latter.
 
     Files of other sizes are not opened. A file that is not there is none.
 
     Raises:
-        OSError: If a file cannot be read.
+        DataError: If a file cannot be read.
     """
-    before, now = _files(train), _files(test)
-    paths = [path for path, _ in before + now]
-    groups, _ = _alike(paths, [False] * len(before) + [True] * len(now))
-    found = {i: group[0] for group in groups for i in group if i >= len(before)}
-    for index in sorted(found):
-        yield paths[index], paths[found[index]]
+    with reading(test.root):
+        paths, owners = _files(train, test)
+        groups, _ = _alike(paths, [tested for tested, _ in owners])
+    found = {i: group[0] for group in groups for i in group if owners[i][0]}
+    return [(paths[i], paths[found[i]]) for i in sorted(found)]
 
 
 def remarks_on_copies(train: ImageFolder, test: ImageFolder, *, most: int = OPENED) -> list[str]:
@@ -42,13 +41,9 @@ def remarks_on_copies(train: ImageFolder, test: ImageFolder, *, most: int = OPEN
     """
     if len(train) + len(test) > LOOKED_AT:
         return []
-    before, now = _files(train), _files(test)
-    paths = [path for path, _ in before + now]
-    owners = [(False, label) for _, label in before] + [(True, label) for _, label in now]
-    try:
+    with reading(train.root):
+        paths, owners = _files(train, test)
         groups, all_seen = _alike(paths, owners, most)
-    except OSError as error:
-        raise unreadable(error, train.root) from error
     least = "" if all_seen else "at least "
     said = []
     known = [g for g in groups if len({owners[i][0] for i in g}) > 1]
@@ -68,12 +63,16 @@ def remarks_on_copies(train: ImageFolder, test: ImageFolder, *, most: int = OPEN
     return said
 
 
-def _files(images: ImageFolder) -> list[tuple[Path, int]]:
-    """The files that are there, with their labels."""
-    paths = (images.root / file for file in images.files)
-    return [
-        (p, label) for p, label in zip(paths, images.labels.tolist(), strict=True) if p.is_file()
-    ]
+def _files(train: ImageFolder, test: ImageFolder) -> tuple[list[Path], list[tuple[bool, int]]]:
+    """The files that are there; and of each, whether it is a test image, and its label."""
+    paths, owners = [], []
+    for tested, images in ((False, train), (True, test)):
+        for file, label in zip(images.files, images.labels.tolist(), strict=True):
+            path = images.root / file
+            if path.is_file():
+                paths.append(path)
+                owners.append((tested, label))
+    return paths, owners
 
 
 def _alike(

@@ -1,6 +1,8 @@
 """One image file as 8-bit pixels, or one sentence that says why it has none."""
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.images import Preparation
+from stiffnet.errors import DataError
 from stiffnet.words import first_line
 
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # a tag of TIFF files, and one of its values
@@ -87,12 +90,16 @@ def read_image(path: Path, channels: int) -> Image.Image:
             return image.convert("L" if channels == 1 else "RGB")
 
 
-def why_not(path: Path, error: Exception) -> str:
-    """Return the sentence about a file that `read_image` failed on."""
-    return (
-        f"{path} is not an image that can be read: {_reason(path, error)}. "
-        "Replace it or take it away."
-    )
+@contextlib.contextmanager
+def decoding(path: Path) -> Iterator[None]:
+    """Raise a DataError that says why a file is not an image, whatever is raised inside."""
+    try:
+        yield
+    except Exception as error:  # Pillow's decoders raise nearly every type
+        raise DataError(
+            f"{path} is not an image that can be read: {_reason(path, error)}. "
+            "Replace it or take it away."
+        ) from error
 
 
 def _reason(path: Path, error: Exception) -> str:

@@ -109,9 +109,9 @@ def download(
         )
     own = Path(folder) / source.file
     given = _is_archive(own, source)  # somebody's own, which is not ours to remove
-    archive = own if given else _verified(name, folder, on_bytes, opener or https_only)
     workplace = Path(folder) / f"{MARK}{source.folder}.unpacked"
     try:
+        archive = own if given else _verified(name, folder, on_bytes, opener or https_only)
         shutil.rmtree(workplace, ignore_errors=True)  # that an interrupted call left
         unpacked = extract(archive, workplace) / source.folder
         if not _complete(unpacked, source):
@@ -119,8 +119,13 @@ def download(
         os.replace(unpacked, target)
         if not given:
             archive.unlink()
+    except StorageError:
+        raise
     except OSError as error:
-        raise _not_written(target, error) from error
+        raise StorageError(
+            f"{target} could not be written: {error.strerror or error}. Free some space, or choose "
+            "another place."
+        ) from error
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
     return target
@@ -133,18 +138,15 @@ def _verified(
     source = SOURCES[name]
     check_writable(folder)
     part = Path(folder) / f"{MARK}{source.file}.part"
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        _receive(source, part, on_bytes, opener)
-        found = _sha256(part)
-        if part.stat().st_size != source.size or found != source.sha256:
-            part.unlink()
-            raise CorruptFileError(
-                f"{source.url} gave another file than is known as {name}: its SHA-256 begins with "
-                f"{found[:12]}, not {source.sha256[:12]}. It was deleted; try again later."
-            )
-    except OSError as error:
-        raise _not_written(part, error) from error
+    part.parent.mkdir(parents=True, exist_ok=True)
+    _receive(source, part, on_bytes, opener)
+    found = _sha256(part)
+    if part.stat().st_size != source.size or found != source.sha256:
+        part.unlink()
+        raise CorruptFileError(
+            f"{source.url} gave another file than is known as {name}: its SHA-256 begins with "
+            f"{found[:12]}, not {source.sha256[:12]}. It was deleted; try again later."
+        )
     return part
 
 
@@ -237,12 +239,3 @@ def _pieces(source: Source, present: int, opener: Opener) -> Iterator[tuple[byte
 def _sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _not_written(path: Path, error: OSError) -> StorageError:
-    if isinstance(error, StorageError):
-        return error
-    return StorageError(
-        f"{path} could not be written: {error.strerror or error}. Free some space, or choose "
-        "another place."
-    )

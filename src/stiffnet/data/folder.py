@@ -1,5 +1,6 @@
 """Images in class folders, ``ROOT/CLASS/**/*.jpg``, decoded when they are needed."""
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import default_collate
 
 from stiffnet.data.augment import Augmentation
 from stiffnet.data.classes import composed
-from stiffnet.data.decode import Middle, Varied, View, read_image, why_not
+from stiffnet.data.decode import Middle, Varied, View, decoding, read_image
 from stiffnet.data.images import Batches, Preparation, in_batches
 from stiffnet.data.workers import check_workers, faults_in, without_faults
 from stiffnet.errors import DataError
@@ -28,8 +28,6 @@ NOT_READ = (  # images all the same
 CHECKED_AT_ONCE = 32  # files that a process decodes before it reports
 TRAINING = ("train", "training")
 TESTING = ("val", "valid", "validation", "test")
-
-Decoded = tuple[Tensor, int] | str  # an image and its label, or what is wrong with the file
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +127,7 @@ class ImageFolder:
         check_workers(workers)
         view = Middle(preparation or Preparation((3, 32, 32), (0.0,) * 3, (1.0,) * 3))
         indices = in_batches(self.labels, CHECKED_AT_ONCE, None)
-        faults = faults_in(_Decoder(self, view), indices, workers)
+        faults = faults_in(partial(_decoded, self, view), indices, workers)
         kept = np.array([not fault for fault in faults])
         for label, name in enumerate(self.classes):
             of_class = np.flatnonzero(self.labels == label)
@@ -149,8 +147,16 @@ class ImageFolder:
 def _prepared(
     source: ImageFolder, view: View, workers: int, indices: Sequence[npt.NDArray[np.int64]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    for images, labels in without_faults(_Decoder(source, view), indices, _collate, workers):
+    read = partial(_decoded, source, view)
+    for images, labels in without_faults(read, indices, default_collate, workers):
         yield view.preparation(images), labels
+
+
+def _decoded(source: ImageFolder, view: View, index: int) -> tuple[Tensor, int]:
+    path = source.root / source.files[index]
+    with decoding(path):
+        image = read_image(path, view.preparation.input_size[0])
+        return view(image, index), int(source.labels[index])
 
 
 def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> ImageFolder:
@@ -173,7 +179,7 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
     top = Path(root)
     if not top.is_dir():
         raise DataError(f"{top} is not a folder. Give the one that holds a folder for each class.")
-    try:
+    with reading(top):
         with os.scandir(top) as entries:
             shown = [entry for entry in entries if not entry.name.startswith(".")]
         if lost := sorted(e.path for e in shown if e.is_symlink() and not os.path.exists(e.path)):
@@ -193,8 +199,6 @@ def image_folder(root: str | os.PathLike[str], *, allow_empty: bool = True) -> I
             )
         _refuse_twins(top, folders)
         below = [_images_below(top, name) for name in folders]
-    except OSError as error:
-        raise unreadable(error, top) from error
     unread = tuple(file for _, others in below for file in others)
     found = [images for images, _ in below]
     if not any(found):
@@ -278,12 +282,16 @@ def images_within(root: Path, folder: Path) -> tuple[list[str], list[str]]:
     return sorted(found[0]), sorted(found[1])
 
 
-def unreadable(error: OSError, folder: Path) -> DataError:
-    """Return the error for a folder of which something could not be read."""
-    return DataError(
-        f"{error.filename or folder} could not be read: {error.strerror}. Take it away, or check "
-        "the permissions."
-    )
+@contextlib.contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Raise a DataError where something in a folder cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{error.filename or folder} could not be read: {error.strerror}. Take it away, or "
+            "check the permissions."
+        ) from error
 
 
 def _target(path: Path) -> Path:
@@ -303,24 +311,3 @@ def _refuse_escape(path: Path, inside: tuple[Path, ...]) -> None:
         raise DataError(
             f"{path} is a link that leaves the folder. Copy what it points to into the folder."
         )
-
-
-class _Decoder(Dataset[Decoded]):
-    """Reads one file at a time; hands a fault on as text, which no worker process can garble."""
-
-    def __init__(self, source: ImageFolder, view: View) -> None:
-        self.source = source
-        self.view = view
-
-    def __getitem__(self, index: int) -> Decoded:
-        path = self.source.root / self.source.files[index]
-        try:
-            image = read_image(path, self.view.preparation.input_size[0])
-            return self.view(image, index), int(self.source.labels[index])
-        except Exception as error:  # Pillow's decoders raise nearly every type
-            return why_not(path, error)
-
-
-def _collate(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
-    images, labels = zip(*samples, strict=True)
-    return torch.stack(images), torch.tensor(labels)

@@ -7,14 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from stiffnet.data.copies import copies
-from stiffnet.data.folder import (
-    SUFFIXES,
-    TESTING,
-    TRAINING,
-    ImageFolder,
-    images_within,
-    unreadable,
-)
+from stiffnet.data.folder import SUFFIXES, TESTING, TRAINING, ImageFolder, images_within, reading
 from stiffnet.data.images import spread
 from stiffnet.errors import DataError
 
@@ -32,10 +25,8 @@ def photographs(root: str | os.PathLike[str]) -> ImageFolder:
     top = Path(root)
     if not top.is_dir():
         raise DataError(f"{top} is not a folder. Give the one that holds the photographs.")
-    try:
+    with reading(top):
         files, unread = images_within(top, top)
-    except OSError as error:
-        raise unreadable(error, top) from error
     if not files:
         raise DataError(f"{top} holds no pictures. Put {', '.join(SUFFIXES)} files there.")
     labels = np.zeros(len(files), dtype=np.int64)
@@ -76,12 +67,9 @@ def photo_splits(root: str | os.PathLike[str]) -> tuple[ImageFolder, ImageFolder
 
 def _apart(train: ImageFolder, test: ImageFolder) -> tuple[ImageFolder, ImageFolder]:
     """Return both, unless a file of one has the content of a file of the other."""
-    try:
-        for path, other in copies(train, test):
-            raise DataError(
-                f"{path} is held out, and {other}, which is trained on, is the same picture. Take "
-                "one of them away."
-            )
-    except OSError as error:
-        raise unreadable(error, test.root) from error
+    for path, other in copies(train, test):
+        raise DataError(
+            f"{path} is held out, and {other}, which is trained on, is the same picture. Take one "
+            "of them away."
+        )
     return train, test

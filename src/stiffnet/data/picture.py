@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from stiffnet.data.decode import read_image, why_not
-from stiffnet.errors import DataError
+from stiffnet.data.decode import decoding, read_image
 
 NAMED = ("china", "flower")  # photographs of 640×427 pixels
 
@@ -34,7 +33,5 @@ def open_picture(spec: str | os.PathLike[str]) -> Image.Image:
     if isinstance(spec, str) and (found := named_picture(spec)) is not None:
         return found
     path = Path(spec)
-    try:
+    with decoding(path):
         return read_image(path, 3)
-    except Exception as error:  # Pillow's decoders raise nearly every type
-        raise DataError(why_not(path, error)) from error

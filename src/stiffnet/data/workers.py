@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -24,20 +24,35 @@ def check_workers(workers: int) -> None:
         raise DataError(f"`workers` is {workers}. Give 0 to decode in this process, or more.")
 
 
+class _Samples(Dataset[Any]):
+    """What PyTorch's loader wants; a DataError is handed on as text, which nothing can garble."""
+
+    def __init__(self, read: Callable[[int], Any]) -> None:
+        self.read = read
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return self.read(index)
+        except DataError as error:
+            return str(error)
+
+
 def in_workers(
-    dataset: Dataset[Sample],
+    read: Callable[[int], Any],
     indices: Sequence[Iterable[int]],
-    collate: Callable[[list[Sample]], Batch],
+    collate: Callable[[list[Any]], Batch],
     workers: int,
 ) -> Iterator[Batch]:
-    """Yield ``collate([dataset[i] for i in batch])`` of every batch; `workers` processes do it.
+    """Yield ``collate([read(i) for i in batch])`` of every batch; `workers` processes do it.
+
+    A sample that `read` refuses is the text of its DataError.
 
     Raises:
         DataError: If one of the processes is killed, or nothing comes from it for ten minutes.
     """
     waits = workers > 0 and _in_main_thread()  # elsewhere PyTorch looks whether they are alive
     loader = DataLoader(
-        dataset,
+        _Samples(read),
         batch_sampler=[[int(index) for index in batch] for batch in indices],
         num_workers=workers,
         collate_fn=collate,
@@ -63,41 +78,35 @@ def in_workers(
 
 
 def without_faults(
-    dataset: Dataset[Sample | str],
+    read: Callable[[int], Sample],
     indices: Sequence[Iterable[int]],
     collate: Callable[[list[Sample]], Batch],
     workers: int,
 ) -> Iterator[Batch]:
-    """Yield batches of samples, each of which may be a text that says what is wrong with it.
+    """Yield batches of samples.
 
     Raises:
-        DataError: With the first such text; and as `in_workers` does.
+        DataError: As `read` does, and as `in_workers` does.
     """
-    for batch in in_workers(dataset, indices, partial(_unless_faulty, collate), workers):
+    for batch in in_workers(read, indices, partial(_unless_faulty, collate), workers):
         if isinstance(batch, str):
             raise DataError(batch)
         yield batch
 
 
 def faults_in(
-    dataset: Dataset[Sample | str], indices: Sequence[Iterable[int]], workers: int
+    read: Callable[[int], object], indices: Sequence[Iterable[int]], workers: int
 ) -> list[str]:
     """Read every sample once, and return what is wrong with each; nothing, mostly."""
-    return [fault for part in in_workers(dataset, indices, _faults, workers) for fault in part]
+    return [fault for part in in_workers(read, indices, _faults, workers) for fault in part]
 
 
-def _unless_faulty(
-    collate: Callable[[list[Sample]], Batch], samples: list[Sample | str]
-) -> Batch | str:
-    whole = []
-    for sample in samples:
-        if isinstance(sample, str):
-            return sample
-        whole.append(sample)
-    return collate(whole)
+def _unless_faulty(collate: Callable[[list[Any]], Batch], samples: list[Any]) -> Batch | str:
+    fault = next((sample for sample in samples if isinstance(sample, str)), None)
+    return collate(samples) if fault is None else fault
 
 
-def _faults(samples: list[Sample | str]) -> list[str]:
+def _faults(samples: list[object]) -> list[str]:
     return [sample if isinstance(sample, str) else "" for sample in samples]
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import timm
@@ -79,7 +79,7 @@ def create_model(
         elif is_torchvision:
             model = _create_torchvision(name, num_classes, image_size, pretrained)
         else:
-            model = _create_timm(name, num_classes, in_chans, image_size, pretrained)
+            model = _create_timm(name, sizes, pretrained)
     if attention is not None:
         gated = body_of(model) if is_detector else model
         with seeded(seed):
@@ -87,26 +87,19 @@ def create_model(
     return model
 
 
-def _create_timm(
-    name: str,
-    num_classes: int | None,
-    in_chans: int | None,
-    image_size: int | None,
-    pretrained: bool,
-) -> nn.Module:
-    config = timm.get_pretrained_cfg(name)
-    fixed = image_size is not None and config is not None and config.fixed_input_size
-    sized = {"img_size": image_size} if fixed else {}
+def _create_timm(name: str, sizes: Mapping[str, int | None], pretrained: bool) -> nn.Module:
+    config, options = timm.get_pretrained_cfg(name), dict(sizes)
+    image_size = options.pop("image_size")
+    if image_size is not None and config is not None and config.fixed_input_size:
+        options["img_size"] = image_size
     try:
-        model: nn.Module = timm.create_model(
-            name, pretrained=pretrained, num_classes=num_classes, in_chans=in_chans, **sized
-        )
+        model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
     except (TypeError, AssertionError, ValueError) as error:
         if pretrained:
             raise
         raise CheckpointError(
-            f"timm cannot build {name} with num_classes={num_classes} and "
-            f"in_chans={in_chans}: {error}. Leave out what this network does not take."
+            f"timm cannot build {name} with num_classes={sizes['num_classes']} and "
+            f"in_chans={sizes['in_chans']}: {error}. Leave out what this network does not take."
         ) from error
     return model
 

@@ -20,7 +20,7 @@ from stiffnet.network.create import create_model
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import TRAIN
 from stiffnet.network.model_names import is_model_name
-from stiffnet.network.preparation import IMAGENET_MEAN, IMAGENET_STD, preparation_of
+from stiffnet.network.pretrained import IMAGENET_MEAN, IMAGENET_STD, preparation_of
 from stiffnet.network.processors import preparation_like
 from stiffnet.network.state_dicts import StateDict
 from stiffnet.network.weights import Facts, fill, read_state_dict

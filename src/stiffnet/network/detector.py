@@ -109,9 +109,9 @@ def _timm_body(name: str, *, pretrained: bool) -> Body:
             looked = timm.create_model(name, features_only=True).eval()
             with torch.no_grad():
                 maps = looked(torch.zeros(1, 3, *PROBE))
-        strides = [int(stride) for stride in looked.feature_info.reduction()]
-        widths = [int(count) for count in looked.feature_info.channels()]
-        places = [int(index) for index in looked.feature_info.out_indices]
+        told = looked.feature_info
+        numbers = (told.reduction(), told.channels(), told.out_indices)
+        strides, widths, places = (list(map(int, each)) for each in numbers)
     except Exception as error:  # timm's own, of many types
         why = "timm has none of it" if name in OWN_MODELS else first_line(error)
         raise _no_maps(name, why) from error
@@ -150,8 +150,7 @@ def _torchvision_body(name: str, *, pretrained: bool) -> Body:
         model = torchvision.models.get_model(name.removeprefix(TORCHVISION), weights=weights)
     if not isinstance(model, torchvision.models.ResNet):
         raise _no_maps(name, "of torchvision's networks, ResNets give some")
-    base = int(model.inplanes) // 8
-    channels = [base, 2 * base, 4 * base, 8 * base]
+    channels = [int(model.inplanes) // narrower for narrower in (8, 4, 2, 1)]
     names = {layer: str(level) for level, layer in enumerate(STAGES)}
     return IntermediateLayerGetter(model, names), channels, list(STAGES.values()), {}
 

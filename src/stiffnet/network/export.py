@@ -43,6 +43,7 @@ LARGEST_ABOUT = 2**20  # bytes of such facts
 
 Kind = Literal["onnx", "program"]
 NAMES = {"onnx": "an ONNX file", "program": "a program"}
+DTYPES = {"onnx": {torch.float32}, "program": set(TOLERANCES)}  # of weights
 LARGEST_ONNX = 2**31 - 2**20  # bytes of weights; protobuf ends at two gigabytes
 
 
@@ -95,7 +96,7 @@ def export_onnx(
             f"{type(model).__name__} has {size / 2**30:.1f} GiB of weights, and an ONNX file holds "
             "at most 2. Write a torch.export program instead."
         )
-    own, program = _prepared(model, path, example, "onnx", [torch.float32])
+    own, program, outputs = _prepared(model, path, example, "onnx")
     try:
         with _quietly():
             made: Any = torch.onnx.export(
@@ -107,7 +108,7 @@ def export_onnx(
                 verbose=False,
             )
             made.model.metadata_props.update({**(facts or {}), **MARK})
-            _name_outputs(made.model.graph, _keys(own, example))
+            _name_outputs(made.model.graph, outputs)
             content: bytes = made.model_proto.SerializeToString()
             run = _onnx_runner(content)
     except Exception as error:  # torch's, onnxscript's and onnxruntime's, of many classes
@@ -138,7 +139,7 @@ def export_program(
     Arguments and errors are those of `export_onnx`, but that float64 will do too. The file is
     usually called ``.pt2``.
     """
-    own, program = _prepared(model, path, example, "program", TOLERANCES)
+    own, program, _ = _prepared(model, path, example, "program")
     stream = io.BytesIO()
     about = {ABOUT: json.dumps({**(facts or {}), **MARK}, indent=2)}
     try:
@@ -197,24 +198,19 @@ def _is_program(path: Path) -> bool:
 
 
 def _prepared(
-    model: nn.Module,
-    path: str | os.PathLike[str],
-    example: Tensor,
-    kind: Kind,
-    dtypes: Iterable[torch.dtype],
-) -> tuple[nn.Module, torch.export.ExportedProgram]:
-    """See that a network can be exported to a file, and read it: a copy of it, and its program."""
+    model: nn.Module, path: str | os.PathLike[str], example: Tensor, kind: Kind
+) -> tuple[nn.Module, torch.export.ExportedProgram, object]:
+    """See that a network can be exported to a file: a copy of it, its program, and its outputs."""
     refuse_replacing(path, kind)
     name = type(model).__name__
     reason = unready(model)
     if reason is not None:
         raise ExportError(f"{name} is not ready to be exported: {reason}")
-    allowed = set(dtypes)
-    strange = {p.dtype for p in model.parameters() if p.is_floating_point()} - allowed
+    strange = {p.dtype for p in model.parameters() if p.is_floating_point()} - DTYPES[kind]
     if strange:
         found, known = (
             " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in group))
-            for group in (strange, allowed)
+            for group in (strange, DTYPES[kind])
         )
         raise ExportError(
             f"{name} has weights in {found}, and only {known} can be compared here. "
@@ -222,20 +218,21 @@ def _prepared(
         )
     check_writable(Path(path).parent)
     own = copy.deepcopy(model).cpu()
-    images = next(_random(own, tuple(example.shape[1:]), [2]))
+    images = next(_random(own, example, [2]))
     any_number = torch.export.Dim("batch", min=1)
     try:
         with _quietly(), plain_run(own):
-            outputs = [list(tensors_in(own(images.clone()))) for _ in range(2)]
+            outputs = own(images.clone())
+            before, again = list(tensors_in(outputs)), list(tensors_in(own(images.clone())))
             program = torch.export.export(own, (images,), dynamic_shapes=({0: any_number},))
     except Exception as error:  # torch's, or whatever the network's own code raises
         raise _cannot(model, "for any number of images", error) from error
-    if scaled_error(*outputs) > 0:
+    if scaled_error(before, again) > 0:
         raise ExportError(
             f"{name} gives other outputs when it runs on the same images again, by random numbers "
             "or by what it keeps of a pass. Let it do so in training only."
         )
-    return own, program
+    return own, program, outputs
 
 
 def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
@@ -248,17 +245,10 @@ def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
     )
 
 
-def _keys(model: nn.Module, example: Tensor) -> list[str]:
-    """Names of the outputs that a network returns in a dictionary; none where it does otherwise."""
-    images = next(_random(model, tuple(example.shape[1:]), [2]))
-    with plain_run(model):
-        result = model(images)
-    parts = result.items() if isinstance(result, Mapping) else ()
-    return [str(key) for key, part in parts for _ in tensors_in(part)]
-
-
-def _name_outputs(graph: Any, names: list[str]) -> None:
-    """Give the outputs of an ONNX graph these names, which nothing else in it keeps."""
+def _name_outputs(graph: Any, outputs: object) -> None:
+    """Give the outputs of an ONNX graph the names that they have in a dictionary, and only them."""
+    parts = outputs.items() if isinstance(outputs, Mapping) else ()
+    names = [str(key) for key, part in parts for _ in tensors_in(part)]
     if not names or len(set(names)) < len(names):  # a list under one key
         return
     inner = [value for node in graph for value in node.outputs]
@@ -282,12 +272,15 @@ def _onnx_runner(content: bytes) -> Callable[[Tensor], list[Tensor]]:
     return run
 
 
-def _random(model: nn.Module, shape: tuple[int, ...], sizes: Iterable[int]) -> Iterator[Tensor]:
+def _dtype(model: nn.Module) -> torch.dtype:
+    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+
+
+def _random(model: nn.Module, example: Tensor, sizes: Iterable[int]) -> Iterator[Tensor]:
     """Make images as a preparation gives them, around 0 with deviation 1."""
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     chance = torch.Generator().manual_seed(0)
     for size in sizes:
-        yield torch.randn(size, *shape, generator=chance, dtype=dtype)
+        yield torch.randn(size, *example.shape[1:], generator=chance, dtype=_dtype(model))
 
 
 def _compared(
@@ -298,8 +291,7 @@ def _compared(
     what: str,
 ) -> tuple[float, float | None, int]:
     """Return the errors on random and on real images, and the number of the latter."""
-    images = _random(model, tuple(example.shape[1:]), BATCHES)
-    random_error, _ = _worst(model, run, images, what)
+    random_error, _ = _worst(model, run, _random(model, example, BATCHES), what)
     real_error, count = _worst(model, run, inputs, what)
     return random_error, real_error if count else None, count
 
@@ -308,7 +300,7 @@ def _worst(
     model: nn.Module, run: Callable[[Tensor], Any], batches: Iterable[Tensor], what: str
 ) -> tuple[float, int]:
     worst, images = 0.0, 0
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    dtype = _dtype(model)
     for given in batches:
         batch = given.detach().to("cpu", dtype).contiguous()
         with plain_run(model), _quietly():

@@ -21,14 +21,7 @@ from stiffnet.network.attention_text import split_attention
 from stiffnet.network.create import create_model
 from stiffnet.network.deployed import Change, changed, with_parallel_branches
 from stiffnet.network.loaded import LoadedModel
-from stiffnet.network.model_folder import (
-    FOLDED,
-    MANIFEST,
-    WEIGHTS,
-    Fact,
-    ModelFolder,
-    write_folder,
-)
+from stiffnet.network.model_folder import FOLDED, MANIFEST, WEIGHTS, Fact, ModelFolder, write_folder
 from stiffnet.schema import parsed
 
 STRUCTURE = "structure.json"
@@ -103,39 +96,32 @@ def _prove(
         )
 
 
-def read_structure(folder: ModelFolder) -> tuple[Change, ...]:
-    """Return the changes that a verified folder lists; none if it has no such part.
+def restructured(model: nn.Module, folder: ModelFolder) -> tuple[nn.Module, tuple[Change, ...]]:
+    """Give a fresh backbone the structure of a verified folder's network; return the changes too.
+
+    Every change is held against the network before it is made: a folder can only ask for what
+    folding could have done. A folder without such a part asks for none.
 
     Raises:
-        CorruptFileError: If the part is not what `write_folded` writes.
+        CorruptFileError: If the part is not what `write_folded` writes, or a change cannot have
+            been made to this network.
         StorageError: If it cannot be read.
     """
     if STRUCTURE not in folder.parts:
-        return ()
+        return model, ()
     raw = read_file(folder.path / STRUCTURE, "Check the disk.", LARGEST)
     try:
         entries: list[_Entry] = parsed(raw, list[_Entry])
     except ValueError as error:
         raise _strange(folder, str(error)) from error
-    return tuple(Change(entry.kind, entry.path, entry.into) for entry in entries)
-
-
-def restructured(model: nn.Module, changes: Sequence[Change], folder: ModelFolder) -> nn.Module:
-    """Give a fresh backbone the structure of a folder's network.
-
-    Every change is held against the network before it is made: a folder can only ask for what
-    folding could have done.
-
-    Raises:
-        CorruptFileError: If a change cannot have been made to this network.
-    """
+    changes = tuple(Change(entry.kind, entry.path, entry.into) for entry in entries)
     for change in changes:
         _check(model, change, folder)
         try:
             model = changed(model, [change])
         except Exception as error:  # the module's own code too
             raise _strange(folder, f"{change.path!r} cannot be changed so") from error
-    return model
+    return model, changes
 
 
 class _Entry(Struct, forbid_unknown_fields=True):

@@ -24,31 +24,23 @@ class LoadedModel:
     changes: tuple[Change, ...] = ()  # how its structure differs from what `create_model` builds
 
 
+REMARKS = {  # by the fact that calls for them
+    "other_keys": "of {weights}, the state dict under {key!r} was taken; there is also "
+    "{other_keys}, which `--weights-key` would take.",
+    "prefix": "names in the weights file begin with {prefix!r}, which was taken off.",
+    "left_out": "tensors of other modules in the weights file were left out: {left_out}.",
+    "renamed": "names in the weights file were changed to fit: {renamed}.",
+    "said_to_be_of": "{weights} says that it is of {said_to_be_of}, and {name} was named: the "
+    "tensors have the same names and shapes, but the two networks may compute differently.",
+    "preparation": "the folder does not say how its images are prepared, so they are normalised "
+    "by ImageNet's mean and standard deviation.",
+}
+
+
 def remarks_on(loaded: LoadedModel) -> Iterator[str]:
     """Say what is unusual about the weights of a network."""
-    if loaded.made_by.get("weights") == "random":
-        seed = loaded.made_by["seed"]
+    told = {**loaded.made_by, "name": loaded.name}
+    if told.get("weights") == "random":
+        seed = told["seed"]
         yield f"no weights were given: {loaded.name} is used as initialised with seed {seed}."
-    told = loaded.made_by
-    if "other_keys" in told:
-        yield (
-            f"of {told['weights']}, the state dict under {told['key']!r} was taken; there is also "
-            f"{told['other_keys']}, which `--weights-key` would take."
-        )
-    if "prefix" in told:
-        yield f"names in the weights file begin with {told['prefix']!r}, which was taken off."
-    if "left_out" in told:
-        yield f"tensors of other modules in the weights file were left out: {told['left_out']}."
-    if "renamed" in told:
-        yield f"names in the weights file were changed to fit: {told['renamed']}."
-    if "said_to_be_of" in told:
-        yield (
-            f"{told['weights']} says that it is of {told['said_to_be_of']}, and {loaded.name} was "
-            "named: the tensors have the same names and shapes, but the two networks may compute "
-            "differently."
-        )
-    if "preparation" in told:
-        yield (
-            "the folder does not say how its images are prepared, so they are normalised by "
-            "ImageNet's mean and standard deviation."
-        )
+    yield from (text.format_map(told) for fact, text in REMARKS.items() if fact in told)

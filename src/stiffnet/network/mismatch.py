@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from stiffnet.network.state_dicts import StateDict
+
 STATISTICS = ".running_var"  # of a norm
 GATE = ".step_size"  # in the names of everything that `attach` puts into a network
 AUTHORS_GATE = ".attention_module."  # in the names of the ASR authors' modules
@@ -15,9 +17,10 @@ SAME, FEW = 0.7, 0.1  # share of names in common: of a variant at least, of a st
 
 
 @dataclass(frozen=True)
-class Difference:
-    """How the tensors of a file and those of a network differ."""
+class Fit:
+    """One way of reading a state dict's names as a network's, and how the two differ then."""
 
+    state: StateDict
     given: Mapping[str, object]
     """The file's, under the network's names as far as that goes."""
     wanted: Mapping[str, Tensor]
@@ -25,41 +28,51 @@ class Difference:
     unexpected: tuple[str, ...]
     unfit: tuple[str, ...]
     """Names of tensors that have another shape or kind."""
+    prefix: str = ""
+    left_out: tuple[str, ...] = ()
+    renamed: bool = False
 
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.unexpected or self.unfit)
+    @property
+    def named(self) -> bool:
+        """Whether all names are the network's, whatever the shapes."""
+        return not self.missing and not self.unexpected
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing differs."""
+        return self.named and not self.unfit
 
 
-def likely_cause(model: nn.Module, difference: Difference, *, folded: bool) -> str:
+def likely_cause(model: nn.Module, fit: Fit, *, folded: bool) -> str:
     """Say what a file is, and what to do, as a clause; where nothing tells, only the latter."""
-    if any(AUTHORS_GATE in f".{name}" for name in difference.unexpected):
+    if any(AUTHORS_GATE in f".{name}" for name in fit.unexpected):
         return (
             "it looks like one of the ASR authors' networks with attention, whose modules are not "
             "read; of theirs, give the file of a network without attention"
         )
     causes = []
-    if any(_is_gates(name) for name in difference.unexpected):
+    if any(_is_gates(name) for name in fit.unexpected):
         causes.append("it looks like a network with attention, so give its `attention` too")
-    elif any(_is_gates(name) for name in difference.missing):
+    elif any(_is_gates(name) for name in fit.missing):
         if folded:
             causes.append(
                 "it is a folded network, with its attention in it, so leave `attention` out"
             )
         else:
             causes.append("it looks like the network without attention, so leave `attention` out")
-    outputs, head = head_outputs(model, difference), _head(model)
+    outputs, head = head_outputs(model, fit), _head(model)
     if outputs is not None:
         causes.append(
             f"its classifier has {outputs:,} outputs, so give `--num-classes {outputs}`, in "
             f"Python `num_classes={outputs}`"
         )
     rest = replace(
-        difference,
-        missing=tuple(n for n in difference.missing if not _is_gates(n)),
-        unexpected=tuple(n for n in difference.unexpected if not _is_gates(n)),
-        unfit=tuple(n for n in difference.unfit if outputs is None or _module(n) not in head),
+        fit,
+        missing=tuple(n for n in fit.missing if not _is_gates(n)),
+        unexpected=tuple(n for n in fit.unexpected if not _is_gates(n)),
+        unfit=tuple(n for n in fit.unfit if outputs is None or _module(n) not in head),
     )
-    if rest:
+    if not rest.exact:
         causes.append(_other_network(rest, head, folded=folded))
     return "; ".join(filter(None, causes)) or "give the file of this very network"
 
@@ -68,10 +81,10 @@ def _is_gates(name: str) -> bool:
     return GATE in f".{name}"
 
 
-def _other_network(difference: Difference, head: Collection[str], *, folded: bool) -> str:
+def _other_network(fit: Fit, head: Collection[str], *, folded: bool) -> str:
     """Say what is behind differences in more than attention and number of classes."""
-    given, wanted = (_learnt(each) for each in (difference.given, difference.wanted))
-    lacks, adds, unfit = difference.missing, difference.unexpected, difference.unfit
+    given, wanted = _learnt(fit.given), _learnt(fit.wanted)
+    lacks, adds, unfit = fit.missing, fit.unexpected, fit.unfit
     common = len(given.keys() & wanted.keys())
     if common <= FEW * min(len(given), len(wanted)):
         theirs, ours = next(iter(given), ""), next(iter(wanted), "")
@@ -85,33 +98,30 @@ def _other_network(difference: Difference, head: Collection[str], *, folded: boo
     if _merged(adds, lacks):
         return "it looks like a network that is not folded, so load it into a fresh one"
     if unfit:
-        return _other_shapes(difference, len(wanted), common / min(len(given), len(wanted)))
+        return _other_shapes(fit, len(wanted), common / min(len(given), len(wanted)))
     if lacks and not adds and {_module(name) for name in lacks} <= set(head):
         return (
             "it has no classifier, so it holds a backbone alone: start a fine-tuning from it, or "
             "build the network without a classifier in Python"
         )
-    alike = _pattern(lacks) <= _pattern(difference.given)
-    if alike and _pattern(adds) <= _pattern(difference.wanted):
+    if _pattern(lacks) <= _pattern(fit.given) and _pattern(adds) <= _pattern(fit.wanted):
         kind = "deeper" if not lacks else "shallower" if not adds else "differently deep"
         return f"it looks like a {kind} variant of this network{_blocks(given, wanted)}"
     return ""
 
 
-def _other_shapes(difference: Difference, tensors: int, common: float) -> str:
+def _other_shapes(fit: Fit, tensors: int, common: float) -> str:
     """Say what is behind other shapes, in a network of so many tensors with a share in common."""
-    unfit = difference.unfit
-    shapes = [(_shape(difference.given[n]), tuple(difference.wanted[n].shape)) for n in unfit]
-    exact = not difference.missing and not difference.unexpected
-    if exact and all(POSITIONS.search(name) for name in unfit):
+    shapes = [(_shape(fit.given[n]), tuple(fit.wanted[n].shape)) for n in fit.unfit]
+    if fit.named and all(POSITIONS.search(name) for name in fit.unfit):
         return "it looks like this network for images of another size"
-    if exact and len(unfit) == 1 and len(shapes[0][1]) == 4:
+    if fit.named and len(shapes) == 1 and len(shapes[0][1]) == 4:
         [(theirs, ours)] = shapes
         if theirs[:1] + theirs[2:] == ours[:1] + ours[2:] and ours[1] in (1, 3, 4):
             return f"its network takes images of {theirs[1]} channels, and this one of {ours[1]}"
-    if exact and len(unfit) > tensors / 2 and all(a[2:] == b[2:] for a, b in shapes):
+    if fit.named and len(shapes) > tensors / 2 and all(a[2:] == b[2:] for a, b in shapes):
         return "all its names fit, so it looks like a variant of another width"
-    if not exact and common >= SAME:
+    if not fit.named and common >= SAME:
         return (
             "most of its names are this network's, so it looks like another variant of it, of "
             "another depth or width or with other parts"
@@ -119,11 +129,11 @@ def _other_shapes(difference: Difference, tensors: int, common: float) -> str:
     return ""
 
 
-def head_outputs(model: nn.Module, difference: Difference) -> int | None:
+def head_outputs(model: nn.Module, fit: Fit) -> int | None:
     """How many outputs a file's classifier has, if all that does not fit differs in that alone."""
     head = _head(model)
-    unfit = [name for name in difference.unfit if _module(name) in head]
-    pairs = [(_shape(difference.given[n]), tuple(difference.wanted[n].shape)) for n in unfit]
+    unfit = [name for name in fit.unfit if _module(name) in head]
+    pairs = [(_shape(fit.given[n]), tuple(fit.wanted[n].shape)) for n in unfit]
     numbers = {(theirs[0], ours[0]) for theirs, ours in pairs if theirs and ours}
     if len(numbers) != 1 or any(a[1:] != b[1:] or not a for a, b in pairs):
         return None

@@ -55,14 +55,13 @@ class Prepared(Struct, forbid_unknown_fields=True):
     mean: tuple[float, ...]
     std: tuple[Positive, ...]
     crop: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    interpolation: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"] = (
-        "bilinear"
-    )
-    crop_mode: Literal["center", "squash", "border"] = "center"
+    interpolation: str = "bilinear"
+    crop_mode: str = "center"
 
     def __post_init__(self) -> None:
         if not len(self.mean) == len(self.std) == self.input_size[0]:
             raise ValueError("'mean' and 'std' do not have a number for each channel")
+        Preparation(**msgspec.structs.asdict(self))  # it knows its modes
 
 
 class Manifest(Struct, forbid_unknown_fields=True):

@@ -8,14 +8,19 @@ from typing import Any
 
 from stiffnet.errors import CheckpointError
 from stiffnet.network.create import create_model
+from stiffnet.network.deployed import Change
 from stiffnet.network.described_folder import is_described, is_of_timm, open_described
-from stiffnet.network.folded_folder import read_structure, restructured
-from stiffnet.network.hub import hub_folder, is_on_hub
+from stiffnet.network.folded_folder import restructured
 from stiffnet.network.loaded import LoadedModel
 from stiffnet.network.model_folder import FOLDED, MANIFEST, TRAIN, Fact, ModelFolder, read_folder
 from stiffnet.network.model_names import is_model_name, unknown_model
-from stiffnet.network.preparation import preparation_of
-from stiffnet.network.pretrained import PRETRAINED, published_classes
+from stiffnet.network.pretrained import (
+    PRETRAINED,
+    hub_folder,
+    is_on_hub,
+    preparation_of,
+    published_classes,
+)
 from stiffnet.network.weights import fill, load_weights, outputs_of, read_state_dict
 
 
@@ -171,9 +176,10 @@ def _from_folder(
             f"{folder.path} contains a network in the form {folder.form!r}, which this version "
             "does not know. Update stiffnet."
         )
-    changes = read_structure(folder) if folder.form == FOLDED else ()
     model = create_model(folder.name, **options)  # type: ignore[arg-type]  # checked just above
-    model = restructured(model, changes, folder)
+    changes: tuple[Change, ...] = ()
+    if folder.form == FOLDED:
+        model, changes = restructured(model, folder)
     if weights is None:
         load_weights(model, folder.weights)
     return LoadedModel(

@@ -56,14 +56,9 @@ def chosen_state_dict(content: Mapping[str, object], path: Path, key: str = "") 
 def _named(found: list[StateDict], key: str) -> StateDict:
     for each in found:
         others = tuple(other for other in found if other is not each)
-        if key == each.key:
-            return StateDict(each.path, key, each.values, others)
         start = key.removeprefix(f"{each.key}.") if each.key else key
-        part = {
-            name.removeprefix(f"{start}."): value
-            for name, value in each.values.items()
-            if name.startswith(f"{start}.")
-        }
+        start = "" if key == each.key else f"{start}."
+        part = {k.removeprefix(start): v for k, v in each.values.items() if k.startswith(start)}
         if part:
             return StateDict(each.path, key, part, others)
     known = [each.key for each in found if each.key]

@@ -124,11 +124,7 @@ def _described(value: object, tensors: list[Tensor], seen: list[int], depth: int
     seen[0] += 1
     if seen[0] > MOST:
         raise ValueError("it holds too many values")
-    if isinstance(value, Mapping):
-        if depth >= DEEPEST:
-            return {"other": "mapping"}
-        if not all(isinstance(key, str) for key in value):
-            return {"other": type(value).__name__}
+    if isinstance(value, Mapping) and depth < DEEPEST and all(isinstance(k, str) for k in value):
         return {"map": {k: _described(v, tensors, seen, depth + 1) for k, v in value.items()}}
     if isinstance(value, Tensor) and _is_storable(value):
         tensors.append(value)

@@ -8,9 +8,10 @@ everything else is refused.
 import json
 import os
 import pickletools
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 import safetensors
 import safetensors.torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError, CorruptFileError, UnsafeFileError
 from stiffnet.files import read_file
-from stiffnet.network.mismatch import Difference, head_outputs, likely_cause
+from stiffnet.network.mismatch import Fit, head_outputs, likely_cause
 from stiffnet.network.model_folder import FOLDED, ORIGIN, same_tensors
 from stiffnet.network.shards import read_shards, weights_in_folder
 from stiffnet.network.state_dicts import StateDict, chosen_state_dict
@@ -92,79 +93,63 @@ def fill(model: nn.Module, state: StateDict, *, optional: Collection[str] = ()) 
     It may lack the tensors of `optional` names, which then stay as they are.
     """
     fit = _best(model, state, optional)
-    _refuse_two_values(model, state, fit)
-    if fit.difference:
-        raise CheckpointError(_refusal(model, state, fit))
+    _refuse_two_values(model, fit)
+    if not fit.exact:
+        raise CheckpointError(_refusal(model, fit))
     try:
-        model.load_state_dict(dict(fit.difference.given), strict=True)
+        model.load_state_dict(dict(fit.given), strict=True)
     except RuntimeError as error:  # a model with rules of its own
         raise CheckpointError(
             f"{state.path} does not fit {type(model).__name__}: {error}. Give the file of this "
             "model."
         ) from error
-    return fit.facts()
+    return _facts(fit)
 
 
 def outputs_of(model: nn.Module, state: StateDict) -> int | None:
     """How many outputs the network of a state dict has, if `model` differs in that alone."""
     fit = _best(model, state)
-    return head_outputs(model, fit.difference) if fit.named() else None
+    return head_outputs(model, fit) if fit.named else None
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """One way of reading the names of a state dict as those of a network."""
-
-    state: StateDict
-    difference: Difference
-    prefix: str = ""
-    left_out: tuple[str, ...] = ()
-    renamed: bool = False
-
-    def named(self) -> bool:
-        """Whether all names are the network's, whatever the shapes."""
-        return not self.difference.missing and not self.difference.unexpected
-
-    def facts(self) -> Facts:
-        told = {}
-        if self.state.others:
-            told["key"] = self.state.key or "none"
-            told["other_keys"] = ", ".join(other.key for other in self.state.others)
-        if self.prefix:
-            told["prefix"] = f"{self.prefix}."
-        if self.left_out:
-            groups = dict.fromkeys(f"{name.split('.')[0]}" for name in self.left_out)
-            told["left_out"] = f"{len(self.left_out)} of {listed(list(groups), SHOWN)}"
-        if self.renamed:
-            told["renamed"] = f"{THEIRS} to {OURS}"
-        return told
+def _facts(fit: Fit) -> Facts:
+    told = {}
+    if fit.state.others:
+        told["key"] = fit.state.key or "none"
+        told["other_keys"] = ", ".join(other.key for other in fit.state.others)
+    if fit.prefix:
+        told["prefix"] = f"{fit.prefix}."
+    if fit.left_out:
+        groups = dict.fromkeys(name.split(".")[0] for name in fit.left_out)
+        told["left_out"] = f"{len(fit.left_out)} of {listed(list(groups), SHOWN)}"
+    if fit.renamed:
+        told["renamed"] = f"{THEIRS} to {OURS}"
+    return told
 
 
-def _refuse_two_values(model: nn.Module, state: StateDict, fit: "_Fit") -> None:
+def _refuse_two_values(model: nn.Module, fit: Fit) -> None:
     """Refuse a file that has two values for what is one tensor in the network."""
-    given, wanted = fit.difference.given, fit.difference.wanted
-    for name, first in same_tensors(wanted).items():
-        one, other = (given.get(each) for each in (first, name))
-        if name == first or not all(_fits(each, wanted[first]) for each in (one, other)):
+    for name, first in same_tensors(fit.wanted).items():
+        one, other = fit.given.get(first), fit.given.get(name)
+        wanted = fit.wanted[first]
+        if name == first or not (_fits(one, wanted) and _fits(other, wanted)):
             continue
-        assert isinstance(one, Tensor)
-        assert isinstance(other, Tensor)
         if not torch.equal(one.nan_to_num(), other.nan_to_num()):
             raise CheckpointError(
-                f"{state.path} holds different values under {first} and {name}, which are one "
+                f"{fit.state.path} holds different values under {first} and {name}, which are one "
                 f"tensor in this {type(model).__name__}. Build the network without sharing "
                 "them, or keep one of the two in the file."
             )
 
 
-def _best(model: nn.Module, state: StateDict, optional: Collection[str] = ()) -> _Fit:
+def _best(model: nn.Module, state: StateDict, optional: Collection[str] = ()) -> Fit:
     """How a checkpoint fits a network, or comes nearest; of several ways the user must choose."""
     wanted = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
     fit = _of_prefixes(state, wanted, optional)
     if state.certain or not state.others:
         return fit
     fits = [fit, *(_of_prefixes(other, wanted, optional) for other in state.others)]
-    good = [each for each in fits if not each.difference]
+    good = [each for each in fits if each.exact]
     if len(good) > 1:
         raise _choose(state.path, [each.state.key for each in good])
     if not good:
@@ -176,10 +161,10 @@ def _best(model: nn.Module, state: StateDict, optional: Collection[str] = ()) ->
 
 def _of_prefixes(
     state: StateDict, wanted: Mapping[str, Tensor], optional: Collection[str] = ()
-) -> _Fit:
+) -> Fit:
     """Read the names as they are, or without what stands before all that the network needs."""
     plain = _read_as(state, wanted, "", optional)
-    if plain.named():
+    if plain.named:
         return plain
     starts = {
         ".".join(name.split(".")[:depth])
@@ -187,69 +172,65 @@ def _of_prefixes(
         for depth in range(1, min(DEEPEST_PREFIX, name.count(".")) + 1)
     }
     ways = [_read_as(state, wanted, start, optional) for start in sorted(starts)]
-    good = {way.left_out: way for way in ways if way.named()}  # "a." and "a.module." are the same
-    fitting = [way for way in good.values() if not way.difference] or list(good.values())
+    good = {way.left_out: way for way in ways if way.named}  # "a." and "a.module." are the same
+    fitting = [way for way in good.values() if way.exact] or list(good.values())
     if len(fitting) > 1:
         raise _choose(state.path, [way.prefix for way in fitting])
     if fitting:
         return fitting[0]
-    return max([plain, *ways], key=lambda way: len(way.difference.given.keys() & wanted.keys()))
+    return max([plain, *ways], key=lambda way: len(way.given.keys() & wanted.keys()))
 
 
-def _choose(path: Path, keys: Iterable[str]) -> CheckpointError:
-    known = list(keys)
+def _choose(path: Path, keys: Sequence[str]) -> CheckpointError:
     return CheckpointError(
-        f"{path} holds several networks that fit, under {listed(known)}. Choose one with "
-        f"`--weights-key {known[0]}`, in Python `key={known[0]!r}`."
+        f"{path} holds several networks that fit, under {listed(keys)}. Choose one with "
+        f"`--weights-key {keys[0]}`, in Python `key={keys[0]!r}`."
     )
 
 
 def _read_as(
     state: StateDict, wanted: Mapping[str, Tensor], prefix: str, optional: Collection[str]
-) -> _Fit:
+) -> Fit:
     start = f"{prefix}." if prefix else ""
     values = {k.removeprefix(start): v for k, v in state.values.items() if k.startswith(start)}
-    left_out = tuple(name for name in state.values if not name.startswith(start))
     given = _without_wrappers(values, wanted, state.path)
     complete = _completed(given, wanted, optional)
     renamed = _under_our_names(given, wanted) if complete.keys() != wanted.keys() else None
     complete = renamed or complete
-    difference = Difference(
+    return Fit(
+        state,
         complete,
         wanted,
         missing=tuple(name for name in wanted if name not in complete),
         unexpected=tuple(name for name in complete if name not in wanted),
-        unfit=tuple(
-            name
-            for name, value in wanted.items()
-            if name in complete and not _fits(complete[name], value)
-        ),
+        unfit=tuple(k for k, v in wanted.items() if k in complete and not _fits(complete[k], v)),
+        prefix=prefix,
+        left_out=tuple(name for name in state.values if not name.startswith(start)),
+        renamed=bool(renamed),
     )
-    return _Fit(state, difference, prefix, left_out, bool(renamed))
 
 
-def _refusal(model: nn.Module, state: StateDict, fit: _Fit) -> str:
+def _refusal(model: nn.Module, fit: Fit) -> str:
     """Say what does not fit, and why as far as it is known."""
-    difference = fit.difference
+    state = fit.state
     changes = [f"{THEIRS} is renamed to {OURS}"] if fit.renamed else []
     if fit.prefix:
         changes.append(f"{fit.prefix}. is taken off its names")
     unfit = [
-        f"{name} ({_shape(difference.given[name])} for {_shape(difference.wanted[name])})"
-        for name in difference.unfit
+        f"{name} ({_shape(fit.given[name])} for {_shape(fit.wanted[name])})" for name in fit.unfit
     ]
     parts = [
         f"{len(names)} {kind}: {few(names, SHOWN)}"
         for kind, names in (
-            ("missing", difference.missing),
-            ("unexpected", difference.unexpected),
+            ("missing", fit.missing),
+            ("unexpected", fit.unexpected),
             ("of another shape or kind", unfit),
         )
         if names
     ]
-    cause = likely_cause(model, difference, folded=_is_folded(state.path))
+    cause = likely_cause(model, fit, folded=_is_folded(state.path))
     for other in reversed(state.others):
-        if not _of_prefixes(other, difference.wanted).difference:
+        if _of_prefixes(other, fit.wanted).exact:
             cause = f"what is under {other.key} fits, so give `--weights-key {other.key}`"
     which = f", under {state.key}," if state.others and state.key else ""
     return (
@@ -369,7 +350,7 @@ def _under_our_names(
     return None if both or complete.keys() != wanted.keys() else complete
 
 
-def _fits(given: object, wanted: Tensor) -> bool:
+def _fits(given: object, wanted: Tensor) -> TypeGuard[Tensor]:
     return (
         isinstance(given, Tensor)
         and given.layout == torch.strided

@@ -13,7 +13,7 @@ import torchvision
 from torch import Tensor, nn
 
 from stiffnet.errors import CheckpointError
-from stiffnet.network.preparation import IMAGENET_MEAN, IMAGENET_STD
+from stiffnet.network.pretrained import IMAGENET_MEAN, IMAGENET_STD
 from stiffnet.network.weights import read_state_dict
 from stiffnet.words import few
 
