@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from stiffnet.results.study import Comparison, Line, Shown
+from stiffnet.results.study import Comparison, Line, Printed, Shown
 from stiffnet.studies.study import Judge, Side, Study
 from stiffnet.studies.verdict import (
     Finding,
@@ -36,7 +36,6 @@ METRICS = {
     "log_loss": "logarithm of the loss",
 }
 """What metrics are called in sentences."""
-Printed = Sequence[tuple[str, str, float]]
 
 
 def comparisons(
