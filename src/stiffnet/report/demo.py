@@ -20,7 +20,6 @@ from stiffnet.report import (
 from stiffnet.report.blocks import Block, Findings, Part, Plot, Section, Table, Words
 from stiffnet.report.canvas import canvas
 from stiffnet.report.cells import sheet
-from stiffnet.report.comparison_plots import steps_figure
 from stiffnet.report.step_axis import marker_size, step_layout, told_line
 from stiffnet.report.stiffness_plots import nsi_figure
 from stiffnet.report.stiffness_tables import tables as stiffness_tables
@@ -172,7 +171,7 @@ def _attention(report: DemoReport, place: str) -> Section:
         Words(say.NETWORKS_NOT_MODULES, "warning"),
         Plot(f"{place}-sizes", step_sizes_figure(report.networks),
              "Mean step size by step", "Mean step size, trained", switch=True),
-        Plot(f"{place}-means", steps_figure(report.comparison.networks), "Mean NSI by step",
+        Plot(f"{place}-means", comparison.steps_figure(report.comparison.networks), "Mean NSI by step",
              "Mean NSI, trained", switch=True),
     ]  # fmt: skip
     return Section(f"{place}-attention", "What attention did", "Attention", text, shown)
