@@ -15,6 +15,7 @@ from stiffnet.report import (
     ode_plots,
     spectra,
     spectra_findings,
+    stiffness,
     training,
 )  # fmt: skip
 from stiffnet.report.blocks import Block, Findings, Part, Plot, Section, Table, Words
@@ -22,7 +23,6 @@ from stiffnet.report.canvas import canvas
 from stiffnet.report.cells import sheet
 from stiffnet.report.step_axis import marker_size, step_layout, told_line
 from stiffnet.report.stiffness_plots import nsi_figure
-from stiffnet.report.stiffness_tables import tables as stiffness_tables
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
     capital,
@@ -166,13 +166,13 @@ def _attention(report: DemoReport, place: str) -> Section:
         for network, pair in zip(gated, report.comparison.pairs, strict=True)
         for sentence in (say.chosen(network), comparison.wholes(pair))
     ]
+    means = comparison.steps_figure(report.comparison.networks)
     shown = [
         Findings(said),
         Words(say.NETWORKS_NOT_MODULES, "warning"),
         Plot(f"{place}-sizes", step_sizes_figure(report.networks),
              "Mean step size by step", "Mean step size, trained", switch=True),
-        Plot(f"{place}-means", comparison.steps_figure(report.comparison.networks), "Mean NSI by step",
-             "Mean NSI, trained", switch=True),
+        Plot(f"{place}-means", means, "Mean NSI by step", "Mean NSI, trained", switch=True),
     ]  # fmt: skip
     return Section(f"{place}-attention", "What attention did", "Attention", text, shown)
 
@@ -222,7 +222,7 @@ def _training(report: DemoReport, place: str) -> Section:
 def _tables(report: DemoReport) -> list[tuple[str, Sequence[Block]]]:
     """Return the numbers of every network, of what differs, of the step, and of the fold."""
     networks: list[tuple[str, Sequence[Block]]] = [
-        (say.name_of(network), stiffness_tables(network.after.view()))
+        (say.name_of(network), stiffness.tables(network.after.view()))
         for network in report.networks
     ]
     steps = spectra.steps_table(spectra_findings.shown_of(report.spectrum))
