@@ -149,9 +149,9 @@ def _eigenvalues(report: DemoReport, place: str) -> Section:
         f"{images(len(found.images))}. In the disc |1 + λ| ≤ 1, a step of size 1 damps."
     )
     said = [spectra_findings.headline(shown), *say.eigenvalues(found)]
-    shown = [Findings(said), spectra.pictures(found.spectra[step], name, f"-{place}")]
+    drawn = [Findings(said), spectra.pictures(found.spectra[step], name, f"-{place}")]
     heading = "One step, eigenvalue by eigenvalue"
-    return Section(f"{place}-eigenvalues", heading, "Eigenvalues", text, shown)
+    return Section(f"{place}-eigenvalues", heading, "Eigenvalues", text, drawn)
 
 
 def _attention(report: DemoReport, place: str) -> Section:
