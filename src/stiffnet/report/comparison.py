@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from stiffnet.report import cells
 from stiffnet.report.blocks import Block, Facts, Findings, Part, Plot, Section, Table, Words
 from stiffnet.report.canvas import canvas
-from stiffnet.report.step_axis import marker_size, step_layout, told_line
+from stiffnet.report.step_axis import marker_size, networks_figure, step_layout, told_line
 from stiffnet.report.terminal import sheet_lines, told
 from stiffnet.report.text import (
     MISSING,
@@ -248,13 +248,7 @@ def _hundredths(value: Any) -> str:
 def steps_figure(networks: Sequence[Network]) -> go.Figure:
     """Mean NSI by step of networks whose steps correspond; named as in the first."""
     names = networks[0].steps
-    figure = go.Figure(layout=step_layout(names, "mean NSI"))
-    for order, network in enumerate(networks):
-        title = plot_text(network.name, longest=40)
-        told = [f"{title}: {number(value)}" for value in network.nsi]
-        marker = {"size": marker_size(names)}
-        figure.add_trace(told_line(names, list(network.nsi), title, order, told, marker=marker))
-    return figure
+    return networks_figure([(each.name, names, list(each.nsi)) for each in networks], "mean NSI")
 
 
 def difference_figure(pair: Pair) -> go.Figure:

@@ -21,7 +21,7 @@ from stiffnet.report import (
 from stiffnet.report.blocks import Block, Findings, Part, Plot, Section, Table, Words
 from stiffnet.report.canvas import canvas
 from stiffnet.report.cells import sheet
-from stiffnet.report.step_axis import marker_size, step_layout, told_line
+from stiffnet.report.step_axis import networks_figure
 from stiffnet.report.stiffness_plots import nsi_figure
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
@@ -67,7 +67,6 @@ def part(report: DemoReport, title: str, end: str) -> Part:
 
 
 def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
-    """Return the numbers under the answer: name, value, what it is made of."""
     plain, constant = report.networks[0], report.networks[-1]
     gated, folded = report.form(constant.name), report.forms[len(report.networks)]
     before, after = number(plain.before.tns), number(plain.after.tns)
@@ -166,12 +165,17 @@ def _attention(report: DemoReport, place: str) -> Section:
         for network, pair in zip(gated, report.comparison.pairs, strict=True)
         for sentence in (say.chosen(network), comparison.wholes(pair))
     ]
+    each = [
+        (network.name, [step.name for step in network.after.steps], say.step_sizes(network))
+        for network in report.networks
+    ]
+    sizes = networks_figure(each, "step size")
     means = comparison.steps_figure(report.comparison.networks)
     shown = [
         Findings(said),
         Words(say.NETWORKS_NOT_MODULES, "warning"),
-        Plot(f"{place}-sizes", step_sizes_figure(report.networks),
-             "Mean step size by step", "Mean step size, trained", switch=True),
+        Plot(f"{place}-sizes", sizes, "Mean step size by step", "Mean step size, trained",
+             switch=True),
         Plot(f"{place}-means", means, "Mean NSI by step", "Mean NSI, trained", switch=True),
     ]  # fmt: skip
     return Section(f"{place}-attention", "What attention did", "Attention", text, shown)
@@ -232,19 +236,6 @@ def _tables(report: DemoReport) -> list[tuple[str, Sequence[Block]]]:
         ("eigenvalues", [steps]),
         ("fold", fold.tables(report.fold)),
     ]
-
-
-def step_sizes_figure(networks: Sequence[DemoNetwork]) -> go.Figure:
-    """What every network's gates multiply a branch by, step by step; 1 without attention."""
-    steps = [step.name for step in networks[0].after.steps]
-    figure = go.Figure(layout=step_layout(steps, "step size"))
-    for order, network in enumerate(networks):
-        sizes, name = say.step_sizes(network), plot_text(network.name, longest=40)
-        told = [f"{name}: {number(size)}" for size in sizes]
-        own = [step.name for step in network.after.steps]
-        marker = {"size": marker_size(own)}
-        figure.add_trace(told_line(own, sizes, name, order, told, marker=marker))
-    return figure
 
 
 def speeds_figure(forms: Sequence[TimedForm]) -> go.Figure:

@@ -1,8 +1,8 @@
 """What a page and a terminal show of average Grad-CAM."""
 
 import math
+from typing import Any
 
-import pandas as pd
 from rich.console import Group, RenderableType
 
 from stiffnet.report import blocks, cells
@@ -254,14 +254,14 @@ def _most(report: GradcamReport) -> list[int]:
 
 
 def _tables(report: GradcamReport) -> list[blocks.Table]:
-    frame = report.to_frame()
-    views, classes = frame[frame["kind"] != "class"], frame[frame["kind"] == "class"]
-    views = views.assign(of=[_TITLES[kind] for kind in views["kind"]])
+    records = rows(report.to_frame())
+    views = [row | {"of": _TITLES[row["kind"]]} for row in records if row["kind"] != "class"]
+    classes = [row for row in records if row["kind"] == "class"]
     made = [_table("views", "Images and controls", views)]
-    return [*made, _table("labels", "Classes", classes)] if len(classes) else made
+    return [*made, _table("labels", "Classes", classes)] if classes else made
 
 
-def _table(name: str, caption: str, frame: pd.DataFrame) -> blocks.Table:
+def _table(name: str, caption: str, records: list[dict[str, Any]]) -> blocks.Table:
     half = "standard error over images"
     moved = "share of the central square after it moved as the shifted images did"
     zero = "maps that are zero everywhere, left out of the mean"
@@ -278,7 +278,7 @@ def _table(name: str, caption: str, frame: pd.DataFrame) -> blocks.Table:
         cells.numbers("Images", "images", write=cells.whole),
         cells.numbers("Zero maps", "zero", zero, write=cells.whole),
     ]
-    return cells.table(name, caption, rows(frame), fields, opened=True)
+    return cells.table(name, caption, records, fields, opened=True)
 
 
 def _sheet(report: GradcamReport) -> blocks.Table:

@@ -79,7 +79,6 @@ def _said(view: StiffnessView, *, several: bool) -> list[Block]:
 
 
 def _tiles(view: StiffnessView) -> list[tuple[str, str, str]]:
-    """Return the numbers under the headline: name, value, what it is made of."""
     counted, stages = int(view.steps["counted"].sum()), len(view.stages)
     made_of = "no stage has two counted steps"
     if view.tns_steps:
