@@ -63,7 +63,7 @@ def small():
         for name, value in {"ROUNDS": 6, "TIMED": 4, "TESTED": 20, "SEEN": 1}.items():
             patch.setattr(demo, name, value)
         patch.setattr(demo, "NETWORKS", {"plain": "none", "ASR(SE)": "asr:se"})
-        patch.setattr("stiffnet.report.frame.get_plotlyjs", lambda: "window.Plotly = {};")
+        patch.setattr("stiffnet.report.page.get_plotlyjs", lambda: "window.Plotly = {};")
         yield
 
 

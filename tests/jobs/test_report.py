@@ -17,7 +17,7 @@ from stiffnet.train.run import run
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
-    monkeypatch.setattr("stiffnet.report.frame.get_plotlyjs", lambda: "window.Plotly = {};")
+    monkeypatch.setattr("stiffnet.report.page.get_plotlyjs", lambda: "window.Plotly = {};")
 
 
 class Listening(Watcher):

@@ -4,4 +4,4 @@ import pytest
 @pytest.fixture
 def short_plotly(monkeypatch):
     """Put a stand-in for the five megabytes of plotly.js into pages."""
-    monkeypatch.setattr("stiffnet.report.frame.get_plotlyjs", lambda: "window.Plotly = {};")
+    monkeypatch.setattr("stiffnet.report.page.get_plotlyjs", lambda: "window.Plotly = {};")

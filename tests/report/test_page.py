@@ -14,8 +14,7 @@ import pytest
 import stiffnet
 from report.cases import RESNET, VIT, thin, view
 from report.parsed import Parsed, colours
-from stiffnet.report.frame import json_block
-from stiffnet.report.page import page as drawn
+from stiffnet.report.page import json_block, page as drawn
 from stiffnet.report.theme import TO_DARK
 
 SMALL = ((3, (16, 8, 8)), (2, (32, 4, 4)))

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from report.cases import view
+from stiffnet.report.stiffness import totals_table
 from stiffnet.report.stiffness_findings import (
     ALPHA,
     at_thresholds,
@@ -13,7 +14,6 @@ from stiffnet.report.stiffness_findings import (
     headline,
     stiffest_steps,
 )
-from stiffnet.report.stiffness_tables import totals_table
 from stiffnet.report.text import percent, plain
 from stiffnet.stiffness.relate import relate
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from naming import case
 from report.cases import RESNET, VIT, poisoned, view
 from report.payloads import PAYLOADS
-from stiffnet.report.stiffness_tables import steps_lines, summary
+from stiffnet.report.stiffness import steps_lines, summary
 from stiffnet.report.text import decimals_for, fixed
 
 BASE = view(((3, (16, 8, 8)), (2, (32, 4, 4))), samples=12, labels=3, seed=1)

@@ -8,8 +8,7 @@ import pytest
 
 from report import study_cases as cases
 from report.parsed import Parsed
-from stiffnet.report.frame import json_block
-from stiffnet.report.page import page as drawn
+from stiffnet.report.page import json_block, page as drawn
 from stiffnet.report.study import answer
 from stiffnet.report.text import plain
 from stiffnet.report.training import sentence

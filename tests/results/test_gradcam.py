@@ -28,7 +28,7 @@ def parsed(made):
 
 
 def said(made):
-    from stiffnet.report.gradcam_findings import findings, headline
+    from stiffnet.report.gradcam import findings, headline
 
     return plain(" ".join([headline(made), *findings(made)]))
 

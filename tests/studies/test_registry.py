@@ -14,9 +14,8 @@ from stiffnet.jobs.study_rows import TASKS, settled
 from stiffnet.network.attention_text import NONE, read_attention
 from stiffnet.network.model_names import is_model_name
 from stiffnet.studies import blocks
-from stiffnet.studies.listed import listed_studies
 from stiffnet.studies.published import PAPERS
-from stiffnet.studies.registry import STUDIES
+from stiffnet.studies.registry import STUDIES, listed_studies
 from stiffnet.studies.study import SCALES
 
 IDS = [entry.name for entry in STUDIES]

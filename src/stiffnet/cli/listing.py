@@ -50,7 +50,7 @@ def _entries(kind: Kind) -> list[tuple[str, str]]:
 
         return [(entry.name, entry.summary) for entry in PROBLEMS]
     if kind == "studies":
-        from stiffnet.studies.listed import listed_studies
+        from stiffnet.studies.registry import listed_studies
 
         return listed_studies()
     from stiffnet.train.recipes import RECIPES

@@ -1,13 +1,16 @@
 """What a page and a terminal show of networks that were compared on the same images."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import plotly.graph_objects as go
 from rich.console import Group, RenderableType
 
 from stiffnet.report import cells
 from stiffnet.report.blocks import Block, Facts, Findings, Part, Plot, Section, Table, Words
-from stiffnet.report.comparison_plots import difference_figure, share_figure, steps_figure
+from stiffnet.report.canvas import canvas
+from stiffnet.report.step_axis import marker_size, networks_figure, step_layout, told_line
 from stiffnet.report.terminal import sheet_lines, told
 from stiffnet.report.text import (
     MISSING,
@@ -19,10 +22,13 @@ from stiffnet.report.text import (
     fixed,
     images,
     number,
+    percent,
+    plot_text,
     strong,
     tenths,
     with_error,
 )
+from stiffnet.report.theme import LIGHT, SERIES
 from stiffnet.results.comparison import Comparison, Difference, Network, Pair
 from stiffnet.words import listed
 
@@ -161,25 +167,20 @@ def _steps(comparison: Comparison, end: str) -> list[Section]:
     matched = [(pair, other) for pair, other in both if pair.matched]
     if not matched:
         return []
-    drawn = steps_figure([first, *(other for _, other in matched)])
-    blocks: list[Block] = [
-        Plot(f"means{end}", drawn, "Mean NSI by step", "Mean NSI", switch=True),
-        *(
-            Plot(
-                f"differences{end}-{i}",
-                difference_figure(pair),
-                "Difference of NSI by step",
-                f"{_name(pair.second)} minus {_name(pair.first)}",
-            )
-            for i, (pair, _) in enumerate(matched)
-        ),
-    ]
+    figure = steps_figure([first, *(other for _, other in matched)])
+    drawn = [Plot(f"means{end}", figure, "Mean NSI by step", "Mean NSI", switch=True)]
+    for i, (pair, _) in enumerate(matched):
+        title, label = (
+            f"{_name(pair.second)} minus {_name(pair.first)}",
+            "Difference of NSI by step",
+        )
+        drawn.append(Plot(f"differences{end}-{i}", difference_figure(pair), label, title))
     text = (
         "Above, the mean NSI of each step over the images. Below, its difference from the first "
         "network, paired image by image, with its 95 % interval. Filled points differ "
         "significantly after Holm's correction for the number of steps; hollow ones do not."
     )
-    return [Section(f"steps{end}", "Which steps differ", "Steps", text, blocks)]
+    return [Section(f"steps{end}", "Which steps differ", "Steps", text, drawn)]
 
 
 def _stages(comparison: Comparison, end: str) -> Section:
@@ -193,34 +194,28 @@ def _stages(comparison: Comparison, end: str) -> Section:
 
 
 def pair_tables(comparison: Comparison) -> list[tuple[str, list[Table]]]:
-    """Return the numbers of every pair, each under its name."""
+    """Return the numbers of every pair, of its steps and of its stages, each under its name."""
     return [
-        (f"{_name(pair.second)} against {_name(pair.first)}", list(_tables(pair)))
+        (
+            f"{_name(pair.second)} against {_name(pair.first)}",
+            [_differences_table(pair, of) for of in ("steps", "stages") if getattr(pair, of)],
+        )
         for pair in comparison.pairs
     ]
 
 
-def _tables(pair: Pair) -> Iterator[Table]:
-    """Return the numbers of one pair: of its steps, and of its stages."""
-    for name, caption, found in (
-        ("steps", "NSI of the steps", pair.steps),
-        ("stages", "Shares of the stages", pair.stages),
-    ):
-        if found:
-            yield _differences_table(name, caption, found, named=pair.matched != "position")
-
-
-def _differences_table(
-    name: str, caption: str, found: Sequence[Difference], *, named: bool
-) -> Table:
+def _differences_table(pair: Pair, of: str) -> Table:
+    found: Sequence[Difference] = getattr(pair, of)
+    heading, caption = "Step", "NSI of the steps"
+    if of == "stages":
+        heading, caption = "Stage", "Shares of the stages"
     places = decimals_for([value for each in found for value in (each.first, each.second)])
     records = [
         vars(each) | {"difference": each.difference, "differs": each.differs} for each in found
     ]
-    other = [] if named else [cells.words("In the other", "other")]
     fields = [
-        cells.words("Stage" if name == "stages" else "Step", "name"),
-        *other,
+        cells.words(heading, "name"),
+        *([cells.words("In the other", "other")] if pair.matched == "position" else []),
         cells.numbers("First", "first", places=places),
         cells.numbers("Second", "second", places=places),
         cells.numbers("Difference", "difference", "second minus first", places=places),
@@ -231,7 +226,7 @@ def _differences_table(
         cells.words("Differs", "differs", write=cells.yes_or_no),
     ]
     return cells.table(
-        name, caption, records, fields, quiet=lambda row: not row["differs"], opened=True
+        of, caption, records, fields, quiet=lambda row: not row["differs"], opened=True
     )
 
 
@@ -248,3 +243,74 @@ def _name(text: str) -> str:
 def _hundredths(value: Any) -> str:
     """Write a share, or a difference of two, in hundredths."""
     return fixed(100 * value, 1)
+
+
+def steps_figure(networks: Sequence[Network]) -> go.Figure:
+    """Mean NSI by step of networks whose steps correspond; named as in the first."""
+    names = networks[0].steps
+    return networks_figure([(each.name, names, list(each.nsi)) for each in networks], "mean NSI")
+
+
+def difference_figure(pair: Pair) -> go.Figure:
+    """Difference of NSI by step with its interval; filled where it is significant."""
+    found = pair.steps
+    names = [each.name for each in found]
+    layout = step_layout(names, "difference of NSI")
+    layout["yaxis"] |= {"rangemode": "normal", "zeroline": True, "zerolinecolor": LIGHT["axis"]}
+    colour = LIGHT["series0"]
+    values = [each.difference for each in found]
+    told = [
+        f"{number(each.difference)} ({number(each.low)} to {number(each.high)})<br>"
+        f"{'differs' if each.differs else 'does not differ'} significantly"
+        for each in found
+    ]
+    marker = {
+        "size": marker_size(names, few=8),
+        "color": [colour if each.differs else LIGHT["paper"] for each in found],
+        "line": {"color": colour, "width": 1.5},
+    }
+    trace = told_line(names, values, "difference", 0, told, marker=marker, showlegend=False)
+    trace.update(
+        mode="markers",
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [0 if d.high is None else d.high - d.difference for d in found],
+            "arrayminus": [0 if d.low is None else d.difference - d.low for d in found],
+            "color": colour,
+            "thickness": 1.4,
+            "width": 3,
+        },
+    )
+    layout["margin"] |= {"t": 24}
+    return go.Figure(trace, layout=layout)
+
+
+def share_figure(networks: Sequence[Network]) -> go.Figure:
+    """Bars for the share of each stage, the networks beside one another."""
+    layout = canvas(height=400, y="share of the sum of NSI")
+    layout["margin"] |= {"t": 48}
+    most = max(len(network.shares) for network in networks)
+    layout["xaxis"] |= {
+        "tickmode": "array", "tickvals": list(range(most)), "showgrid": False,
+        "ticktext": [f"stage {stage}" for stage in range(most)],
+    }  # fmt: skip
+    layout["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero"}
+    layout |= {"barmode": "group", "bargap": 0.3}
+    figure = go.Figure(layout=layout)
+    for order, network in enumerate(networks):
+        counts = list(Counter(network.stages).values())
+        told = [
+            f"{percent(share)}, in {steps} step{'' if steps == 1 else 's'}"
+            for share, steps in zip(network.shares, counts, strict=True)
+        ]
+        name = plot_text(network.name, longest=40)
+        figure.add_bar(
+            x=list(range(len(counts))),
+            y=list(network.shares),
+            name=name,
+            marker={"color": LIGHT[f"series{order % SERIES}"]},
+            customdata=[[name, text] for text in told],
+            hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>",
+        )
+    return figure

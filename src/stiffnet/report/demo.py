@@ -2,37 +2,27 @@
 
 from collections.abc import Sequence
 
+import plotly.graph_objects as go
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stiffnet.report import (
+    blocks,
     comparison,
     demo_findings as say,
-    demo_plots,
     fold,
     ode_findings,
     ode_plots,
     spectra,
     spectra_findings,
+    stiffness,
     training,
-)
-from stiffnet.report.blocks import (
-    Block,
-    Box,
-    Facts,
-    Findings,
-    Gallery,
-    Part,
-    Plot,
-    Section,
-    Table,
-    Tiles,
-    Words,
-)
+)  # fmt: skip
+from stiffnet.report.blocks import Block, Findings, Part, Plot, Section, Table, Words
+from stiffnet.report.canvas import canvas
 from stiffnet.report.cells import sheet
-from stiffnet.report.comparison_plots import steps_figure
+from stiffnet.report.step_axis import networks_figure
 from stiffnet.report.stiffness_plots import nsi_figure
-from stiffnet.report.stiffness_tables import tables as stiffness_tables
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
     capital,
@@ -43,9 +33,11 @@ from stiffnet.report.text import (
     images,
     magnitude,
     number,
+    plot_text,
     tenths,
     with_error,
 )
+from stiffnet.report.theme import LIGHT
 from stiffnet.results.demo import DemoNetwork, DemoReport, TimedForm
 
 HEADING = "How stiff a network is, and what attention and folding do about it"
@@ -62,7 +54,7 @@ def part(report: DemoReport, title: str, end: str) -> Part:
     """Return what a demo puts on a page."""
     ledes = [Words(sentence, "lede") for sentence in say.answer(report)]
     caution = Words(say.one_seed(report), "warning")
-    shown = [*ledes, Tiles(_tiles(report)), networks_table(report), caution]
+    shown = [*ledes, blocks.Tiles(_tiles(report)), networks_table(report), caution]
     sections = (_ode, _where, _eigenvalues, _attention, _folding, _training)
     return Part(
         kind="demo",
@@ -70,12 +62,11 @@ def part(report: DemoReport, title: str, end: str) -> Part:
         sections=[draw(report, f"demo{end}") for draw in sections],
         tables=_tables(report),
         reading=["stiffness", "comparison", "spectra", "fold"],
-        facts=[(title, Facts(cleaned(report.facts)))],
+        facts=[(title, blocks.Facts(cleaned(report.facts)))],
     )
 
 
 def _tiles(report: DemoReport) -> list[tuple[str, str, str]]:
-    """Return the numbers under the answer: name, value, what it is made of."""
     plain, constant = report.networks[0], report.networks[-1]
     gated, folded = report.form(constant.name), report.forms[len(report.networks)]
     before, after = number(plain.before.tns), number(plain.after.tns)
@@ -111,16 +102,14 @@ def _ode(report: DemoReport, place: str) -> Section:
     name = clean(report.euler.title, longest=80)
     found = ode_findings.on_euler(report.euler, name)
     drawn = [
-        Plot(
-            f"{place}-ode-first",
-            ode_plots.first_steps_figure(report.euler),
-            name,
-            "The first steps",
-        ),
-        Plot(f"{place}-ode-error", ode_plots.error_figure(report.euler), name, "The error in time"),
+        Plot(f"{place}-ode-{kind}", figure(report.euler), name, heading)
+        for kind, figure, heading in (
+            ("first", ode_plots.first_steps_figure, "The first steps"),
+            ("error", ode_plots.error_figure, "The error in time"),
+        )
     ]
-    blocks = [Words(capital(found), "verdict"), Box("pair", drawn)]
-    return Section(f"{place}-ode", "What stiffness is", "Stiffness", text, blocks)
+    shown = [Words(capital(found), "verdict"), blocks.Box("pair", drawn)]
+    return Section(f"{place}-ode", "What stiffness is", "Stiffness", text, shown)
 
 
 def _where(report: DemoReport, place: str) -> Section:
@@ -134,8 +123,8 @@ def _where(report: DemoReport, place: str) -> Section:
         (say.name_of(network), _network(network, f"{place}-nsi-{i}"))
         for i, network in enumerate(report.networks)
     ]
-    blocks = [Gallery(f"{place}-network", "Network", items)]
-    return Section(f"{place}-where", "Where this network is stiff", "Where", text, blocks)
+    shown = [blocks.Gallery(f"{place}-network", "Network", items)]
+    return Section(f"{place}-where", "Where this network is stiff", "Where", text, shown)
 
 
 def _network(network: DemoNetwork, place: str) -> list[Block]:
@@ -159,9 +148,9 @@ def _eigenvalues(report: DemoReport, place: str) -> Section:
         f"{images(len(found.images))}. In the disc |1 + λ| ≤ 1, a step of size 1 damps."
     )
     said = [spectra_findings.headline(shown), *say.eigenvalues(found)]
-    blocks = [Findings(said), spectra.pictures(found.spectra[step], name, f"-{place}")]
+    drawn = [Findings(said), spectra.pictures(found.spectra[step], name, f"-{place}")]
     heading = "One step, eigenvalue by eigenvalue"
-    return Section(f"{place}-eigenvalues", heading, "Eigenvalues", text, blocks)
+    return Section(f"{place}-eigenvalues", heading, "Eigenvalues", text, drawn)
 
 
 def _attention(report: DemoReport, place: str) -> Section:
@@ -176,15 +165,20 @@ def _attention(report: DemoReport, place: str) -> Section:
         for network, pair in zip(gated, report.comparison.pairs, strict=True)
         for sentence in (say.chosen(network), comparison.wholes(pair))
     ]
-    blocks = [
+    each = [
+        (network.name, [step.name for step in network.after.steps], say.step_sizes(network))
+        for network in report.networks
+    ]
+    sizes = networks_figure(each, "step size")
+    means = comparison.steps_figure(report.comparison.networks)
+    shown = [
         Findings(said),
         Words(say.NETWORKS_NOT_MODULES, "warning"),
-        Plot(f"{place}-sizes", demo_plots.step_sizes_figure(report.networks),
-             "Mean step size by step", "Mean step size, trained", switch=True),
-        Plot(f"{place}-means", steps_figure(report.comparison.networks), "Mean NSI by step",
-             "Mean NSI, trained", switch=True),
+        Plot(f"{place}-sizes", sizes, "Mean step size by step", "Mean step size, trained",
+             switch=True),
+        Plot(f"{place}-means", means, "Mean NSI by step", "Mean NSI, trained", switch=True),
     ]  # fmt: skip
-    return Section(f"{place}-attention", "What attention did", "Attention", text, blocks)
+    return Section(f"{place}-attention", "What attention did", "Attention", text, shown)
 
 
 def _folding(report: DemoReport, place: str) -> Section:
@@ -202,13 +196,13 @@ def _folding(report: DemoReport, place: str) -> Section:
         "the outputs as trained, over the largest of them."
     )
     label = "Speed beside the plain network"
-    blocks = [
+    shown = [
         Findings([*say.proof(report), *say.speeds(report)]),
-        Plot(f"{place}-speeds", demo_plots.speeds_figure(report.forms), label, label),
+        Plot(f"{place}-speeds", speeds_figure(report.forms), label, label),
         forms_table(report.forms),
         Words(note, "note"),
     ]
-    return Section(f"{place}-folding", "What folding gave back", "Folding", text, blocks)
+    return Section(f"{place}-folding", "What folding gave back", "Folding", text, shown)
 
 
 def forms_table(forms: Sequence[TimedForm]) -> Table:
@@ -232,7 +226,7 @@ def _training(report: DemoReport, place: str) -> Section:
 def _tables(report: DemoReport) -> list[tuple[str, Sequence[Block]]]:
     """Return the numbers of every network, of what differs, of the step, and of the fold."""
     networks: list[tuple[str, Sequence[Block]]] = [
-        (say.name_of(network), stiffness_tables(network.after.view()))
+        (say.name_of(network), stiffness.tables(network.after.view()))
         for network in report.networks
     ]
     steps = spectra.steps_table(spectra_findings.shown_of(report.spectrum))
@@ -242,3 +236,41 @@ def _tables(report: DemoReport) -> list[tuple[str, Sequence[Block]]]:
         ("eigenvalues", [steps]),
         ("fold", fold.tables(report.fold)),
     ]
+
+
+def speeds_figure(forms: Sequence[TimedForm]) -> go.Figure:
+    """How fast every form is beside the plain network, with the interval of its median."""
+    names = [plot_text(form.name, longest=40) for form in forms]
+    layout = canvas(height=110 + 44 * len(forms), x="speed, times the plain network's")
+    layout["margin"] |= {"t": 16}
+    layout["yaxis"] |= {
+        "tickmode": "array", "tickvals": list(range(len(forms))), "ticktext": names,
+        "autorange": "reversed", "showgrid": False,
+    }  # fmt: skip
+    layout["hovermode"] = "closest"
+    ratios = [form.ratio for form in forms]
+    spans = [form.interval or (form.ratio, form.ratio) for form in forms]
+    told = [
+        f"{fixed(form.ratio, 2)} times ({fixed(low, 2)} to {fixed(high, 2)})<br>"
+        f"{number(form.rate)} images/s, accuracy {tenths(form.accuracy)}"
+        for form, (low, high) in zip(forms, spans, strict=True)
+    ]
+    figure = go.Figure(layout=layout)
+    figure.add_vline(x=1, line={"color": LIGHT["axis"], "width": 1, "dash": "dot"})
+    figure.add_scatter(
+        x=ratios,
+        y=list(range(len(forms))),
+        mode="markers",
+        name="speed",
+        showlegend=False,
+        marker={"size": 11, "color": LIGHT["series0"]},
+        error_x={
+            "type": "data", "symmetric": False, "thickness": 1.6, "width": 5,
+            "array": [high - ratio for (_, high), ratio in zip(spans, ratios, strict=True)],
+            "arrayminus": [ratio - low for (low, _), ratio in zip(spans, ratios, strict=True)],
+            "color": LIGHT["series0"],
+        },
+        customdata=[list(pair) for pair in zip(names, told, strict=True)],
+        hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>",
+    )  # fmt: skip
+    return figure

@@ -95,7 +95,6 @@ def _kinds(report: FoldReport) -> str:
 
 
 def _tiles(report: FoldReport) -> list[tuple[str, str, str]]:
-    """Return the numbers under the headline: name, value, what it is made of."""
     left = f"{count(len(report.refused))} left" if report.refused else "nothing left"
     before = f"of {count(report.parameters_before)} before"
     tiles = [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from stiffnet.report.heat import colour_bar, grid, heat_layout
+from stiffnet.report.canvas import colour_bar, grid, heat_layout
 from stiffnet.report.text import finite
 from stiffnet.report.theme import LIGHT, SCALE
 from stiffnet.stiffness.given import Floats
@@ -42,7 +42,7 @@ def map_figure(
         small: Without axes and the bar of colours.
     """
     height, width = mean.shape
-    layout = heat_layout(180 if small else 320, x="", y="", range=[0, 1], constrain="domain")
+    layout = heat_layout(180 if small else 320, range=[0, 1], constrain="domain")
     layout["yaxis"] |= {"range": [1, 0], "scaleanchor": "x"}
     if small:
         layout["margin"] = {"l": 4, "r": 4, "t": 4, "b": 4}

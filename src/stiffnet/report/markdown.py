@@ -6,18 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from stiffnet.report.blocks import (
-    Block,
-    Box,
-    Facts,
-    Findings,
-    Gallery,
-    Section,
-    Table,
-    Tiles,
-    Title,
-    Words,
-)
+from stiffnet.report import blocks
 from stiffnet.report.kinds import parts_of
 from stiffnet.report.text import clean, pieces
 
@@ -39,8 +28,8 @@ def markdown(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str
     lines = [SIGN, f"# {_escaped(clean(heading, longest=300))}"]
     for part in parts:
         lines += _of(part.lead)
-        for title, blocks in part.articles:
-            lines += [f"## {_escaped(title)}", *_of(blocks)]
+        for title, said in part.articles:
+            lines += [f"## {_escaped(title)}", *_of(said)]
         lines += _of(part.sections)
     facts = [item for part in parts for item in part.facts]
     if facts:
@@ -50,11 +39,11 @@ def markdown(results: Sequence[Any], *, titles: Sequence[str] = (), heading: str
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
-def _of(blocks: Iterable[Block]) -> Iterator[str]:
+def _of(given: Iterable[blocks.Block]) -> Iterator[str]:
     """Yield the paragraphs of blocks; what can only be looked at has none, and no title either."""
     title = ""
-    for block in blocks:
-        if isinstance(block, Title):
+    for block in given:
+        if isinstance(block, blocks.Title):
             title = f"### {_escaped(block.text)}"
             continue
         said = list(_paragraphs(block))
@@ -62,32 +51,32 @@ def _of(blocks: Iterable[Block]) -> Iterator[str]:
         title = ""
 
 
-def _paragraphs(block: Block) -> Iterator[str]:
+def _paragraphs(block: blocks.Block) -> Iterator[str]:
     match block:
-        case Section():
+        case blocks.Section():
             yield f"## {_escaped(block.heading)}"
             yield _said(block.text)
             yield from _of(block.blocks)
-        case Gallery():
+        case blocks.Gallery():
             for title, inner in block.items:
-                yield from _of([Title(title), Box("", inner)])
-        case Box():
+                yield from _of([blocks.Title(title), blocks.Box("", inner)])
+        case blocks.Box():
             yield from _of(block.blocks)
-        case Words():
+        case blocks.Words():
             yield _said(block.text)
-        case Tiles():
+        case blocks.Tiles():
             items = [map(_escaped, item) for item in block.items]
             yield _listed(f"{name}: **{value}** {more}" for name, value, more in items)
-        case Findings():
+        case blocks.Findings():
             yield "\n".join(f"- {_said(sentence)}" for sentence in block.sentences)
-        case Table() if block.opened or block.sheet:
+        case blocks.Table() if block.opened or block.sheet:
             yield _table(block)
-        case Facts():
+        case blocks.Facts():
             pairs = [map(_escaped, item) for item in block.items]
             yield _listed(f"{key}: {value}" for key, value in pairs)
 
 
-def _table(table: Table) -> str:
+def _table(table: blocks.Table) -> str:
     heads = [_escaped(column.heading) for column in table.columns]
     rules = ["--:" if column.numeric else "---" for column in table.columns]
     rows = [[_escaped(cell.text) for cell in row.cells] for row in table.rows]

@@ -18,7 +18,7 @@ Given = Sequence[tuple[Any, str]]
 """Records of one kind, each with what it is called."""
 
 
-def parts(given: Sequence[tuple[ode.OdeRecord, str]]) -> list[Part]:
+def parts(given: Given) -> list[Part]:
     """Return what results put on a page: a section for each kind of them."""
     named = [(record, _name(record, title)) for record, title in given]
     kinds = _by_kind(named)
@@ -188,18 +188,12 @@ _SECTIONS: dict[type[ode.OdeRecord], Callable[[Given], list[Section]]] = {
     ode.Encounters: _encounters,
 }
 _SAID: dict[type[ode.OdeRecord], Callable[[Given], list[str]]] = {
-    ode.OdeSolution: lambda given: _one_or_all(given, say.on_solution, say.on_solutions),
+    ode.OdeSolution: lambda given: [say.on_solutions(given)],
     ode.EulerComparison: lambda given: [capital(say.on_euler(*pair)) for pair in given],
-    ode.AdaptiveSteps: lambda given: _one_or_all(given, say.on_steps, say.on_all_steps),
+    ode.AdaptiveSteps: lambda given: [say.on_steps(given)],
     ode.Theorem2Check: lambda given: [say.on_theorem(check) for check, _ in given],
     ode.Encounters: lambda given: [capital(say.on_encounters(*pair)) for pair in given],
 }
-
-
-def _one_or_all(
-    given: Given, one: Callable[[Any, str], str], every: Callable[[Given], str]
-) -> list[str]:
-    return [one(*given[0]) if len(given) == 1 else every(given)]
 
 
 def _gallery(name: str, label: str, items: Sequence[tuple[str, Sequence[Block]]]) -> Block:

@@ -11,6 +11,20 @@ from stiffnet.words import listed
 AT_BOUND = 0.1  # a step is at the bound if it is nearer to it than this share of it
 
 
+def on_solutions(given: Sequence[tuple[ode.OdeSolution, str]]) -> str:
+    """Say how far apart the indices of a problem are, or of which of several problems."""
+    if len(given) == 1:
+        return on_solution(*given[0])
+    gaps = [(gap, title) for solution, title in given if (gap := apart(solution)) is not None]
+    if not gaps:
+        return "No step of any solution has both SI and SAI."
+    (low, near), (high, far) = min(gaps), max(gaps)
+    return (
+        f"SI is {strong(f'{number(high, 2)} times')} SAI on {far}, where the two are farthest "
+        f"apart, and {number(low, 2)} times SAI on {near} (median over steps)."
+    )
+
+
 def on_solution(solution: ode.OdeSolution, title: str) -> str:
     """Say how stiff a problem is, and whether its solution shows it."""
     gap = apart(solution)
@@ -21,18 +35,6 @@ def on_solution(solution: ode.OdeSolution, title: str) -> str:
         rank = rank_of(solution)
         said += "." if rank is None else f"; their rank correlation is {fixed(rank, 2)}."
     return said
-
-
-def on_solutions(given: Sequence[tuple[ode.OdeSolution, str]]) -> str:
-    """Say on which of several problems the two indices are farthest apart."""
-    gaps = [(gap, title) for solution, title in given if (gap := apart(solution)) is not None]
-    if not gaps:
-        return "No step of any solution has both SI and SAI."
-    (low, near), (high, far) = min(gaps), max(gaps)
-    return (
-        f"SI is {strong(f'{number(high, 2)} times')} SAI on {far}, where the two are farthest "
-        f"apart, and {number(low, 2)} times SAI on {near} (median over steps)."
-    )
 
 
 def on_euler(comparison: ode.EulerComparison, title: str) -> str:
@@ -51,26 +53,23 @@ def effects(comparison: ode.EulerComparison) -> list[str]:
     return [verbs[int(sign)] for sign in np.sign(comparison.amplification - 1)]
 
 
-def on_steps(record: ode.AdaptiveSteps, title: str) -> str:
-    """Say how many steps of an adaptive method stability limits."""
-    share = strong(percent(at_bound(record)))
+def on_steps(given: Sequence[tuple[ode.AdaptiveSteps, str]]) -> str:
+    """Say how many steps of an adaptive method stability limits, or of which of several."""
+    shares = [(at_bound(record), title) for record, title in given]
+    (low, least), (high, most) = min(shares), max(shares)
+    if len(given) > 1:
+        return (
+            f"{strong(percent(high))} of the steps of {most} are within {percent(AT_BOUND)} of the "
+            f"stability bound, and {percent(low)} of those of {least}."
+        )
+    [(record, title)] = given
     said = (
-        f"{title}: {share} of {count(len(record.steps))} steps are within "
+        f"{title}: {strong(percent(high))} of {count(len(record.steps))} steps are within "
         f"{percent(AT_BOUND)} of the stability bound"
     )
     if record.correlation is None:
         return f"{said}; SI never changes."
     return f"{said}; the rank correlation of step and SI is {fixed(record.correlation, 2)}."
-
-
-def on_all_steps(given: Sequence[tuple[ode.AdaptiveSteps, str]]) -> str:
-    """Say of which of several solutions stability limits the steps, and of which it does not."""
-    shares = [(at_bound(record), title) for record, title in given]
-    (low, least), (high, most) = min(shares), max(shares)
-    return (
-        f"{strong(percent(high))} of the steps of {most} are within {percent(AT_BOUND)} of the "
-        f"stability bound, and {percent(low)} of those of {least}."
-    )
 
 
 def on_theorem(check: ode.Theorem2Check) -> str:

@@ -53,7 +53,6 @@ def part(result: SpectrumReport | Spectrum, title: str, end: str) -> blocks.Part
 
 
 def _tiles(shown: Shown) -> list[tuple[str, str, str]]:
-    """Return the numbers under the headline: name, value, what it is made of."""
     noun = shown.report.noun
     tiles = [
         ("|S|", number(shown.mean("absolute_index_mean")), f"mean over steps and {noun}"),
@@ -69,38 +68,29 @@ def _tiles(shown: Shown) -> list[tuple[str, str, str]]:
 
 def _sections(shown: Shown, end: str) -> list[blocks.Section]:
     report = shown.report
-    figures = {
-        ("index", "S: largest over smallest real part"): plots.index_figure(report),
-        ("share", "P, and the share outside of Euler's disc"): plots.share_figure(report),
-        ("ends", "Both ends of the real axis"): plots.ends_figure(report),
-    }
     drawn = [
-        blocks.Plot(f"{kind}{end}", figure, f"{title}, by step", title)
-        for (kind, title), figure in figures.items()
-    ]
-    found = [
-        blocks.Section(
-            f"planes{end}",
-            "Eigenvalues in the complex plane",
-            "Eigenvalues",
-            f"All eigenvalues of a step on {shown.images}, and the disc in which forward Euler "
-            f"with step size 1 damps. Of more than {count(plots.POINTS)} points, the extremes and "
-            "an even choice are drawn; the numbers are of all.",
-            [_panels(shown, end)],
+        blocks.Plot(f"{kind}{end}", figure(report), f"{title}, by step", title)
+        for kind, title, figure in (
+            ("index", "S: largest over smallest real part", plots.index_figure),
+            ("share", "P, and the share outside of Euler's disc", plots.share_figure),
+            ("ends", "Both ends of the real axis", plots.ends_figure),
         )
     ]
+    text = (
+        f"All eigenvalues of a step on {shown.images}, and the disc in which forward Euler with "
+        f"step size 1 damps. Of more than {count(plots.POINTS)} points, the extremes and an even "
+        "choice are drawn; the numbers are of all."
+    )
+    heading, panels = "Eigenvalues in the complex plane", [_panels(shown, end)]
+    found = [blocks.Section(f"planes{end}", heading, "Eigenvalues", text, panels)]
     if len(report.steps) > 1:
-        found.append(
-            blocks.Section(
-                f"depth{end}",
-                "From the first step to the last",
-                "Depth",
-                f"The line is the median over {report.noun}, the band goes from the smallest to "
-                "the largest of them. Gaps are steps that change the shape, or where a figure is "
-                "not defined.",
-                drawn,
-            )
+        text = (
+            f"The line is the median over {report.noun}, the band goes from the smallest to the "
+            "largest of them. Gaps are steps that change the shape, or where a figure is not "
+            "defined."
         )
+        heading = "From the first step to the last"
+        found.append(blocks.Section(f"depth{end}", heading, "Depth", text, drawn))
     return found
 
 
@@ -110,9 +100,8 @@ def _panels(shown: Shown, end: str) -> blocks.Gallery:
     # Those that change the shape have no picture, and come last.
     for i, row in enumerate(sorted(shown.steps, key=lambda row: not row["count"])):
         spectra, step = shown.report.spectra[row["step"]], clean(row["step"], longest=120)
-        said: list[blocks.Block] = [
-            blocks.Words(_verdict(row, spectra, shown.report.noun), "verdict")
-        ]
+        verdict = _verdict(row, spectra, shown.report.noun)
+        said: list[blocks.Block] = [blocks.Words(verdict, "verdict")]
         if row["count"]:
             said.append(pictures(spectra, step, f"{end}-{i}"))
         items.append((step, said))
@@ -234,14 +223,9 @@ def steps_lines(shown: Shown) -> Table:
     headings = ("ζ_SI", "S", "P", "outside", "eigenv.", "method")
     lines = Lines("", headings, steps=names, name=_NAME, bar=_BAR, longest=longest)
     for row in records:
-        numbers = [
-            number(row["real_extent_mean"]),
-            number(row["stiffness_index_mean"]),
-            percent(row["negative_share_mean"]),
-            percent(row["outside_share"]),
-            count(row["count"]),
-            row["method"],
-        ]
+        sizes = [number(row[key]) for key in ("real_extent_mean", "stiffness_index_mean")]
+        shares = [percent(row[key]) for key in ("negative_share_mean", "outside_share")]
+        numbers = [*sizes, *shares, count(row["count"]), row["method"]]
         marked = worst is not None and row["step"] == worst["step"]
         lines.add(row["step"], row["real_extent_mean"], numbers, marked=marked)
     return lines.table

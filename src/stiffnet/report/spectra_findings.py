@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stiffnet.errors import StepError
-from stiffnet.report.text import clean, count, finite, images, number, percent, rows, strong
+from stiffnet.report.text import clean, count, images, known, largest, number, percent, rows, strong
 from stiffnet.results.spectra import SpectrumReport
 from stiffnet.words import listed
 
@@ -38,8 +38,7 @@ class Shown:
     @property
     def stiffest(self) -> Rowed | None:
         """The row of the step whose real parts reach furthest."""
-        known = [row for row in self.steps if finite(row["real_extent_mean"]) is not None]
-        return max(known, key=lambda row: row["real_extent_mean"], default=None)
+        return largest(self.steps, "real_extent_mean")
 
     @property
     def images(self) -> str:
@@ -48,8 +47,8 @@ class Shown:
 
     def mean(self, key: str) -> float | None:
         """Return the mean of a column over the steps that have it."""
-        known = [row[key] for row in self.steps if finite(row[key]) is not None]
-        return float(np.mean(known)) if known else None
+        values = [row[key] for row in known(self.steps, key)]
+        return float(np.mean(values)) if values else None
 
 
 def shown_of(report: SpectrumReport) -> Shown:
@@ -123,14 +122,14 @@ def findings(shown: Shown) -> list[str]:
 
 def _depth(every: list[Rowed]) -> list[str]:
     """Compare the first and the last third of the steps."""
-    known = [row for row in every if finite(row["negative_share_mean"]) is not None]
-    third = len(known) // 3
+    counted = known(every, "negative_share_mean")
+    third = len(counted) // 3
     if not third:
         return []
     (p0, z0), (p1, z1) = (
         [float(np.mean([row[key] for row in part]))
          for key in ("negative_share_mean", "real_extent_mean")]
-        for part in (known[:third], known[-third:])
+        for part in (counted[:third], counted[-third:])
     )  # fmt: skip
     return [
         f"From the first to the last third of the steps the negative share P goes from "
@@ -168,13 +167,10 @@ def _how(every: list[Rowed]) -> list[str]:
 
 def _relations(shown: Shown) -> list[str]:
     """Tell the strongest relation with the loss, if one is not by chance."""
-    known = [
-        row for row in shown.relations
-        if row["target"] == "loss" and finite(row["spearman_holm"]) is not None
-    ]  # fmt: skip
-    if not known or len(shown.report.images) < FEWEST:
+    tried = [row for row in known(shown.relations, "spearman_holm") if row["target"] == "loss"]
+    if not tried or len(shown.report.images) < FEWEST:
         return []
-    sure = [row for row in known if row["spearman_holm"] <= SMALL and row["kendall_holm"] <= SMALL]
+    sure = [row for row in tried if row["spearman_holm"] <= SMALL and row["kendall_holm"] <= SMALL]
     if not sure:
         return [
             f"Over {shown.images}, no figure of any step goes with the loss by more "

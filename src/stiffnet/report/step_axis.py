@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from stiffnet.report.canvas import canvas
 from stiffnet.report.short_names import short_names
-from stiffnet.report.text import plot_text
+from stiffnet.report.text import number, plot_text
 from stiffnet.report.theme import LIGHT, SERIES
 
 
@@ -59,6 +59,18 @@ def told_line(
         customdata=[list(pair) for pair in zip(names, told, strict=True)],
         hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}<extra></extra>", **look,
     )  # fmt: skip
+
+
+def networks_figure(
+    networks: Sequence[tuple[str, Sequence[str], Sequence[Any]]], title: str
+) -> go.Figure:
+    """Draw a line for the name, the steps and the values of each network."""
+    figure = go.Figure(layout=step_layout(networks[0][1], title))
+    for order, (network, steps, values) in enumerate(networks):
+        name = plot_text(network, longest=40)
+        told, marker = [f"{name}: {number(value)}" for value in values], marker_size(steps)
+        figure.add_trace(told_line(steps, values, name, order, told, marker={"size": marker}))
+    return figure
 
 
 def spread_band(

@@ -13,6 +13,8 @@ from stiffnet.report.text import (
     finite,
     fixed,
     images,
+    known,
+    largest,
     number,
     percent,
     rows,
@@ -126,12 +128,12 @@ def comparison(views: Sequence[StiffnessView]) -> list[str]:
 
 def _range(views: Sequence[StiffnessView]) -> list[str]:
     """Say where the total is smallest and largest; a table has the others."""
-    known = [view for view in views if finite(view.tns) is not None and view.tns_steps]
-    if len(known) < 2:
+    rested = [view for view in views if finite(view.tns) is not None and view.tns_steps]
+    if len(rested) < 2:
         return []
-    least, *_, most = sorted(known, key=lambda view: finite(view.tns) or 0.0)
+    least, *_, most = sorted(rested, key=lambda view: finite(view.tns) or 0.0)
     return [
-        f"Total neural stiffness (TNS) of {count(len(known))} networks goes from {_total(least)} "
+        f"Total neural stiffness (TNS) of {count(len(rested))} networks goes from {_total(least)} "
         f"to {_total(most)}{_change(least, most)}."
     ]
 
@@ -190,9 +192,8 @@ def _stiffest(view: StiffnessView) -> str:
     said += f" is largest {_at(top[0], relative)}"
     for row, joined in zip(top[1:], (", then ", " and "), strict=False):
         said += joined + _at(row)
-    known = [row for row in rows(view.steps) if finite(row["nsi_mean"]) is not None]
-    first = max(known, key=lambda row: row["nsi_mean"])
-    if first["nsi_mean"] > top[0]["nsi_mean"]:
+    first = largest(rows(view.steps), "nsi_mean")
+    if first is not None and first["nsi_mean"] > top[0]["nsi_mean"]:
         said += f"; of all steps it is {_at(first)}, which does not count"
     return f"{said}."
 
@@ -201,10 +202,9 @@ def _barely(view: StiffnessView) -> str:
     """What moves the state is the increment; without a gate that is NSI."""
     gated = increment_differs(view)
     key, name = ("increment_mean", "increment") if gated else ("nsi_mean", "NSI")
-    steps = [row for row in rows(view.steps) if finite(row[key]) is not None]
+    steps = sorted(known(rows(view.steps), key), key=lambda row: float(row[key]))
     if len(steps) < 2:
         return ""
-    steps.sort(key=lambda row: row[key])
     calm = [_name(row) for row in steps if row[key] < BARELY]
     if not calm:
         return (
@@ -255,20 +255,18 @@ def _related(view: StiffnessView) -> str:
     names = set(view.steps["step"])
     tried = [
         row
-        for row in rows(view.relations)
-        if row["target"] == "loss"
-        and row["step"] in names
-        and None not in (finite(row["spearman_holm"]), finite(row["kendall_holm"]))
+        for row in known(rows(view.relations), "spearman_holm", "kendall_holm")
+        if row["target"] == "loss" and row["step"] in names
     ]
-    known = [
+    sure = [
         row
         for row in tried
         if max(row["spearman_holm"], row["kendall_holm"]) <= ALPHA
         and abs(row["spearman"]) >= RELATED
     ]
-    if not known:
+    if not sure:
         return ""
-    closest = max(known, key=lambda row: abs(row["spearman"]))
+    closest = max(sure, key=lambda row: abs(row["spearman"]))
     p = max(closest["spearman_holm"], closest["kendall_holm"])
     size = "smaller" if closest["spearman"] < 0 else "larger"
     rank = fixed(closest["spearman"], 2)

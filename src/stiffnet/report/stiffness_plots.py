@@ -18,6 +18,7 @@ from stiffnet.results.view import Curve, StiffnessView
 
 _EDGE = 0.4  # how far a band reaches beyond the first and last step of its stage
 _LOG_FROM = 50.0  # medians that differ by more than this factor are drawn on a logarithmic axis
+_BANDS = {"most": ("nsi_q05", "nsi_q95"), "half": ("nsi_q25", "nsi_q75")}
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
@@ -36,14 +37,17 @@ def nsi_figure(views: Sequence[StiffnessView]) -> go.Figure:
     figure = go.Figure(layout=_steps_layout(views[0]))
     alone = len(views) == 1
     for i, view in enumerate(views):
-        _add_band(figure, view, ("nsi_q05", "nsi_q95"), "most", i, alone)
-        _add_band(figure, view, ("nsi_q25", "nsi_q75"), "half", i, alone)
+        figure.add_traces([_band(view, role, i, alone=alone) for role in _BANDS])
     for i, view in enumerate(views):
         _add_medians(figure, view, i, alone=alone)
         if increment_differs(view):
             _add_increment(figure, view, i, alone=alone)
     if not all_counted(views):
-        figure.add_trace(_hollow_key())
+        edge = {"color": LIGHT["muted"], "width": 1.5}
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", name="not counted in TNS", hoverinfo="skip",
+            marker={"size": 7, "color": LIGHT["paper"], "line": edge},
+        )  # fmt: skip
     figure.update_yaxes(type=_axis_type(views))
     return figure
 
@@ -52,8 +56,8 @@ def extremes_figure(view: StiffnessView) -> go.Figure:
     """NSI against depth for the stiffest and the calmest inputs, with the median of all."""
     figure = go.Figure(layout=_steps_layout(view))
     for curves, name, series in ((view.calmest, "calmest", 5), (view.stiffest, "stiffest", 4)):
-        for j, curve in enumerate(curves):
-            _add_curve(figure, view, curve, name, series, first=j == 0)
+        for i, curve in enumerate(curves):
+            figure.add_trace(_curve(view, curve, name, series, first=i == 0))
     median = _broken(view, list(view.steps["nsi_median"]))
     point, ink = {"size": 3}, LIGHT["ink"]
     figure.add_trace(line(*median, "median of all", ink, width=1.5, dash="dot", marker=point))
@@ -77,15 +81,16 @@ def _steps_layout(view: StiffnessView) -> dict[str, Any]:
         short = f"stage {plot_text(stage, longest=12)}"
         long = f"{short} · {plot_text(shape(steps[positions[0]]['shape']))}"
         bands.append({"left": left, "right": right, "long": long, "short": short})
-        across = {"type": "rect", "xref": "x", "x0": left, "x1": right, "layer": "below"}
-        down = {"yref": "paper", "y0": 0, "y1": 1}
         if order % 2 == 0:
-            shapes.append(across | down | {"fillcolor": LIGHT["band"], "line": {"width": 0}})
-        place = {"x": (left + right) / 2, "xref": "x", "y": 1, "yref": "paper"}
-        font = {"size": 12, "color": LIGHT["muted"]}
-        annotations.append(
-            place | {"text": long, "yanchor": "bottom", "showarrow": False, "font": font}
-        )
+            shapes.append({
+                "type": "rect", "xref": "x", "x0": left, "x1": right, "layer": "below",
+                "yref": "paper", "y0": 0, "y1": 1,
+                "fillcolor": LIGHT["band"], "line": {"width": 0},
+            })  # fmt: skip
+        annotations.append({
+            "x": (left + right) / 2, "xref": "x", "y": 1, "yref": "paper", "text": long,
+            "yanchor": "bottom", "showarrow": False, "font": {"size": 12, "color": LIGHT["muted"]},
+        })  # fmt: skip
     layout = step_layout([row["step"] for row in steps], "NSI", height=440)
     layout["margin"] |= {"t": 62}  # above the chart the stages are named
     return layout | {"shapes": shapes, "annotations": annotations, "meta": {"bands": bands}}
@@ -101,34 +106,23 @@ def _broken(view: StiffnessView, values: Sequence[Any]) -> tuple[list[Any], list
     return x[:-1], y[:-1]
 
 
-def _runs(view: StiffnessView, ends: tuple[str, str]) -> Iterator[list[tuple[float, Any, Any]]]:
-    """Yield a band for each stage, from a lower to an upper quantile; a lone step gets one too."""
-    low, high = ([finite(value) for value in view.steps[end]] for end in ends)
+def _band(view: StiffnessView, role: str, order: int, *, alone: bool) -> go.Scatter:
+    """Return a band from a lower to an upper quantile in each stage; a lone step gets one too."""
+    low, high = ([finite(value) for value in view.steps[end]] for end in _BANDS[role])
+    runs: list[list[tuple[float, Any, Any]]] = []
     for _, positions in _stage_runs(view):
         known = [(i + 1, low[i], high[i]) for i in positions if None not in (low[i], high[i])]
         if known:
             first, last = known[0], known[-1]
-            yield [(first[0] - _EDGE, *first[1:]), *known, (last[0] + _EDGE, *last[1:])]
-
-
-def _add_band(
-    figure: go.Figure,
-    view: StiffnessView,
-    ends: tuple[str, str],
-    role: str,
-    order: int,
-    alone: bool,
-) -> None:
+            runs.append([(first[0] - _EDGE, *first[1:]), *known, (last[0] + _EDGE, *last[1:])])
     name = "middle half" if role == "half" else f"90 % of {view.noun}"
-    figure.add_trace(
-        spread_band(
-            _runs(view, ends),
-            name if alone else f"{name}, {plot_text(view.title, longest=40)}",
-            role,
-            order % SERIES,
-            visible=True if alone or role == "half" else "legendonly",
-            showlegend=alone or role == "most",
-        )
+    return spread_band(
+        runs,
+        name if alone else f"{name}, {plot_text(view.title, longest=40)}",
+        role,
+        order % SERIES,
+        visible=True if alone or role == "half" else "legendonly",
+        showlegend=alone or role == "most",
     )
 
 
@@ -185,37 +179,18 @@ def _add_increment(figure: go.Figure, view: StiffnessView, order: int, *, alone:
     figure.add_trace(line(*values, name, colour, width=1.3, dash="dot", visible=shown))
 
 
-def _hollow_key() -> go.Scatter:
-    edge = {"color": LIGHT["muted"], "width": 1.5}
-    marker = {"size": 7, "color": LIGHT["paper"], "line": edge}
-    name = "not counted in TNS"
-    return go.Scatter(
-        x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip"
-    )
-
-
-def _add_curve(
-    figure: go.Figure, view: StiffnessView, curve: Curve, name: str, series: int, *, first: bool
-) -> None:
+def _curve(view: StiffnessView, curve: Curve, name: str, series: int, *, first: bool) -> go.Scatter:
     x, y = _broken(view, list(curve.nsi))
     names = [plot_text(step) for step in view.steps["step"]]
-    figure.add_trace(
-        line(
-            x,
-            y,
-            f"{name} inputs",
-            LIGHT[f"series{series}"],
-            width=1.4,
-            marker={"size": 3},  # a stage of one step has no line
-            legendgroup=name,
-            showlegend=first,
-            opacity=0.85,
-            customdata=[[names[p - 1], number(v)] if p else [] for p, v in zip(x, y, strict=True)],
-            meta=[plot_text(curve.label, longest=60), number(curve.tns)],
-            hovertemplate="<b>%{meta[0]}</b> (TNS %{meta[1]})<br>"
-            "%{customdata[0]}: NSI %{customdata[1]}<extra></extra>",
-        )
-    )
+    return line(
+        x, y, f"{name} inputs", LIGHT[f"series{series}"],
+        width=1.4, marker={"size": 3},  # a stage of one step has no line
+        legendgroup=name, showlegend=first, opacity=0.85,
+        customdata=[[names[p - 1], number(v)] if p else [] for p, v in zip(x, y, strict=True)],
+        meta=[plot_text(curve.label, longest=60), number(curve.tns)],
+        hovertemplate="<b>%{meta[0]}</b> (TNS %{meta[1]})<br>"
+        "%{customdata[0]}: NSI %{customdata[1]}<extra></extra>",
+    )  # fmt: skip
 
 
 def _axis_type(views: Sequence[StiffnessView]) -> str:

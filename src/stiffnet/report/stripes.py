@@ -3,17 +3,31 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
 
 from stiffnet.report import blocks, cells, stripes_plots as plots
-from stiffnet.report.stripes_findings import dearest, findings, headline, mean_cost
 from stiffnet.report.terminal import Lines, told
-from stiffnet.report.text import a, clean, cleaned, count, fixed, number, percent, rows
+from stiffnet.report.text import (
+    a,
+    clean,
+    cleaned,
+    count,
+    fixed,
+    known,
+    largest,
+    number,
+    percent,
+    rows,
+    strong,
+)
 from stiffnet.results.growth import Growth
 from stiffnet.results.stripes import StripeReport
 
+STRIPED = 0.9  # a score from which a picture looks striped to the eye
+SETTLED = 0.01  # a mean difference between epochs below which values have settled
 _BAR = 10  # cells of a terminal
 _NAME = 26  # cells; a longer name is shortened in its middle
 
@@ -38,8 +52,88 @@ def terminal(report: StripeReport) -> RenderableType:
     return Group(told(title, headline(report), findings(report)), modules_lines(report))
 
 
+def _scored(report: StripeReport) -> list[dict[str, Any]]:
+    """Return the rows of modules that have a score."""
+    return known(rows(report.to_frame()), "score")
+
+
+def mean_cost(report: StripeReport) -> float | None:
+    """Return the cost of all modules together, as a root mean square."""
+    costs = [row["cost"] for row in known(_scored(report), "cost")]
+    return float(np.sqrt(np.mean(np.square(costs)))) if costs else None
+
+
+def dearest(report: StripeReport) -> dict[str, Any] | None:
+    """Return the row of the module whose constant form costs most."""
+    return largest(_scored(report), "cost")
+
+
+def headline(report: StripeReport) -> str:
+    """Say how constant attention is, in one sentence."""
+    scored = _scored(report)
+    if not scored:
+        return f"No module let anything through, so {strong('there are no values')} to look at."
+    striped = strong(f"{sum(row['score'] >= STRIPED for row in scored)} of {len(scored)}")
+    return (
+        f"{striped} modules give stripes: at least {percent(STRIPED)} of the variance of their "
+        f"values lies between channels, and not between {report.noun}. Constant values would "
+        f"change what a module lets through by {strong(percent(mean_cost(report)))} (root mean "
+        f"square over modules, {count(report.samples)} {report.noun})."
+    )
+
+
+def findings(report: StripeReport) -> list[str]:
+    """Say what stands out."""
+    found, one = [], report.noun[:-1]
+    worst = dearest(report)
+    if worst is not None:
+        found.append(
+            f"Constant attention would cost most at {strong(clean(worst['step'], longest=60))}: "
+            f"what it lets through would change by {percent(worst['cost'])}, and its score is "
+            f"{number(worst['score'])}."
+        )
+    calmer = [
+        row["value_std_mean"] / row["input_std_mean"]
+        for row in known(_scored(report), "input_std_mean", "value_std_mean")
+        if row["input_std_mean"]
+    ]
+    if calmer:
+        times = strong(f"{number(np.median(calmer), 2)} times")
+        found.append(
+            f"Over {report.noun} the values of a channel spread {times} as far as the inputs of "
+            "the module do (median over modules)."
+        )
+    if silent := sum(module.silent for module in report.modules):
+        found.append(
+            f"In {count(silent)} pairs of {one} and channel the rate is zero, so that there is no "
+            "value; they are left out."
+        )
+    if spatial := sum(module.spatial for module in report.modules):
+        found.append(
+            f"{count(spatial)} modules weigh positions too: their values are the nearest single "
+            "number, and what that misses is part of the cost."
+        )
+    if report.drift is not None:
+        means = report.drift.means()[:, -1]
+        settled = strong(f"{count((means < SETTLED).sum())} of {count(len(means))}")
+        first, last = report.drift.epochs[-1]
+        found.append(
+            f"Between epochs {count(first)} and {count(last)} the values of {settled} modules "
+            f"moved by less than {SETTLED:g}."
+        )
+    if report.growth is not None:
+        end = rows(report.growth.to_frame())[-1]
+        broken = bool((report.growth.nearest > 1).any())
+        verdict = "the bound was broken" if broken else f"the bound held for every {one}"
+        times = strong(f"{number(end['growth'])} times")
+        found.append(
+            f"A small perturbation of the first state is {times} as large after the last step; "
+            f"Theorem 6.1 allows {number(end['bound'])} times, and {verdict}."
+        )
+    return found
+
+
 def _tiles(report: StripeReport) -> list[tuple[str, str, str]]:
-    """Return the numbers under the headline: name, value, what it is made of."""
     scores = report.to_frame()["score"].dropna()
     tiles = [
         ("Stripe score", number(scores.median() if len(scores) else None), "median over modules"),
@@ -56,47 +150,40 @@ def _tiles(report: StripeReport) -> list[tuple[str, str, str]]:
 
 def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
     kept, samples, noun = count(len(report.number)), count(report.samples), report.noun
+    found: list[blocks.Section] = []
+
+    def add(name: str, heading: str, link: str, text: str, drawn: blocks.Block) -> None:
+        found.append(blocks.Section(f"{name}{end}", heading, link, text, [drawn]))
+
+    text = (
+        f"A score of 1 means that every {noun[:-1]} gets the same values. The cost is how much of "
+        "what a module lets through would change if each channel's value were its mean over the "
+        f"{noun}."
+    )
     score = blocks.Plot(f"score{end}", plots.score_figure(report), "Score and cost by module")
+    add("scores", "How constant each module is", "Scores", text, score)
+    text = (
+        f"A row is {a(noun[:-1])}, a column is a channel. Vertical stripes are channels that have "
+        f"one value for all {noun}. {kept} of {samples} {noun}, evenly spread over the data; at "
+        f"most {plots.CHANNELS} channels, evenly spread too."
+    )
+    heading = "What goes in, and the stripes that come out"
+    add("pictures", heading, "Pictures", text, _pictures(report, end))
+    text = (
+        f"The standard deviation over {noun} of a channel's value, against that of the module's "
+        "input. The line is the median over the channels, the band 90 % of them."
+    )
     label = "Standard deviations by module"
     spread = blocks.Plot(f"spread{end}", plots.spread_figure(report), label, switch=True)
-    found = [
-        blocks.Section(
-            f"scores{end}",
-            "How constant each module is",
-            "Scores",
-            f"A score of 1 means that every {noun[:-1]} gets the same values. The cost is how much "
-            "of what a module lets through would change if each channel's value were its mean over "
-            f"the {noun}.",
-            [score],
-        ),
-        blocks.Section(
-            f"pictures{end}",
-            "What goes in, and the stripes that come out",
-            "Pictures",
-            f"A row is {a(noun[:-1])}, a column is a channel. Vertical stripes are channels that "
-            f"have one value for all {noun}. {kept} of {samples} {noun}, evenly spread over the "
-            "data; at "
-            f"most {plots.CHANNELS} channels, evenly spread too.",
-            [_pictures(report, end)],
-        ),
-        blocks.Section(
-            f"spreads{end}",
-            f"How far {noun} differ, before and after",
-            "Spread",
-            f"The standard deviation over {noun} of a channel's value, against that of the "
-            "module's input. The line is the median over the channels, the band 90 % of them.",
-            [spread],
-        ),
-    ]
+    add("spreads", f"How far {noun} differ, before and after", "Spread", text, spread)
     if (drift := report.drift) is not None:
         text = (
             "The change of a value from one epoch to the next, without its sign, averaged over "
             f"{drift.images} {noun} and all channels of a module. The fainter, the more settled."
         )
         label = "Change of values by module and epoch"
-        drawn = [blocks.Plot(f"drift{end}", plots.drift_figure(drift), label)]
-        heading = "How values settle during training"
-        found.append(blocks.Section(f"epochs{end}", heading, "Epochs", text, drawn))
+        drawn = blocks.Plot(f"drift{end}", plots.drift_figure(drift), label)
+        add("epochs", "How values settle during training", "Epochs", text, drawn)
     if (growth := report.growth) is not None:
         text = (
             f"A random perturbation of {growth.epsilon} of the first state, {growth.draws} for "
@@ -105,9 +192,8 @@ def _sections(report: StripeReport, end: str) -> list[blocks.Section]:
             "two part."
         )
         label = "Growth of a perturbation by step"
-        drawn = [blocks.Plot(f"growth{end}", plots.growth_figure(growth), label)]
-        heading = "How noise grows, and what it is bound to"
-        found.append(blocks.Section(f"noise{end}", heading, "Noise", text, drawn))
+        drawn = blocks.Plot(f"growth{end}", plots.growth_figure(growth), label)
+        add("noise", "How noise grows, and what it is bound to", "Noise", text, drawn)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from stiffnet.report.heat import colour_bar, grid, heat_layout
+from stiffnet.report.canvas import colour_bar, grid, heat_layout
 from stiffnet.report.short_names import short_names
 from stiffnet.report.step_axis import add_spread, marker_size, step_layout, told_line
 from stiffnet.report.text import finite, number, percent, plot_text

@@ -2,24 +2,19 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stiffnet.report import blocks, cells
-from stiffnet.report.study_columns import column_sheets, plane_figures, profile_figures
+from stiffnet.report import blocks, cells, study_plots as plots
 from stiffnet.report.study_gallery import gallery
-from stiffnet.report.study_plots import (
-    curves_figure,
-    differences_figure,
-    map_figures,
-    points_figure,
-    surface_figures,
-)
+from stiffnet.report.study_plots import numbers_of
 from stiffnet.report.terminal import sheet_lines, spoken
 from stiffnet.report.text import (
+    MISSING,
     capital,
     clean,
     cleaned,
@@ -32,7 +27,7 @@ from stiffnet.report.text import (
     strong,
     told_apart,
 )
-from stiffnet.results.study import Comparison, StudyReport
+from stiffnet.results.study import Comparison, Shown, StudyReport
 from stiffnet.words import listed
 
 Given = Sequence[tuple[StudyReport, str]]
@@ -42,22 +37,18 @@ ONLY_DEMO = (
     "At scale demo, networks are small and trained for seconds. Verdicts are about these networks, "
     "and show how a study runs; the scales small and paper are there to answer it."
 )
+SMALL = 0.05  # a p-value
 _CODE = re.compile("`([^`]+)`")  # in notes, which are declared as plain text
-_FIGURES = {"curves": curves_figure, "points": points_figure}
-_NOTES = {
-    "curves": "Means over seeds; bars: standard deviations.",
-    "profile": "Means over seeds; bars: standard deviations.",
-    "points": "A point is a seed.",
-    "maps": "Means over seeds.",
-    "surfaces": "Means over seeds.",
-    "plane": "Of the first seed.",
+_MEANS = "Means over seeds; bars: standard deviations."
+_PICTURES: dict[str, tuple[Callable[[StudyReport], Iterable[Any]], str, str]] = {
+    "curves": (plots.curves_figure, _MEANS, ""),
+    "points": (plots.points_figure, "A point is a seed.", ""),
+    "profile": (plots.profile_figures, _MEANS, ""),
+    "plane": (plots.plane_figures, "Of the first seed.", "side"),
+    "surfaces": (plots.surface_figures, "Means over seeds.", "side"),
+    "maps": (plots.map_figures, "Means over seeds.", "maps"),
 }
-_SEVERAL = {
-    "profile": profile_figures,
-    "plane": plane_figures,
-    "surfaces": surface_figures,
-    "maps": map_figures,
-}
+"""What draws a picture, what is said below it, and the look of the box it is in, if in one."""
 
 
 def parts(given: Given) -> list[blocks.Part]:
@@ -163,14 +154,14 @@ def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blo
         if report.metric in ("", each.metric) and finite(each.estimate) is not None
     ]
     if differences:
-        figure = differences_figure(differences, clean(report.unit))
+        figure = plots.differences_figure(differences, clean(report.unit))
         note = "Dots: means over seeds; bars: 95 % intervals."
         if any(finite(each.published) is not None for each in differences):
             note += " Diamonds: what was published."
         label = "Differences with their intervals"
         shown.append(blocks.Plot(f"{place}-differences", figure, label, title=label, note=note))
     if report.picture is not None:
-        shown += _picture(report, f"{place}-picture")
+        shown += _picture(report, report.picture, f"{place}-picture")
     shown.append(_comparisons(report))
     if report.failed:
         shown.append(_failures(report))
@@ -188,8 +179,7 @@ def _section(report: StudyReport, name: str, place: str, *, linked: bool) -> blo
 
 def _measured(report: StudyReport) -> str:
     """Say what the numbers of the tables are, and of what the published ones are not."""
-    groups = list(dict.fromkeys(line.group for line in report.lines))
-    of = f" ({clean(groups[0], longest=80)})" if len(groups) == 1 else ""
+    of = f" ({clean(report.groups[0], longest=80)})" if len(report.groups) == 1 else ""
     told = f"{clean(report.unit)}{of}: mean ± standard deviation over seeds."
     if report.exact:
         told = f"{clean(report.unit)}{of}, which depend on no seed."
@@ -204,34 +194,34 @@ def _measured(report: StudyReport) -> str:
     return capital(told)
 
 
-def _picture(report: StudyReport, place: str) -> list[blocks.Block]:
-    assert report.picture is not None
-    heading, note = clean(report.picture["heading"]), _NOTES.get(report.picture["kind"], "")
-    if report.picture["kind"] in _SEVERAL:
-        several = _SEVERAL[report.picture["kind"]](report)
-        named = [(f"{heading}: {name}", figure) for name, figure in several]
-        drawn: list[blocks.Block] = [
-            blocks.Plot(f"{place}-{i}", figure, title, title=title, note=note)
-            for i, (title, figure) in enumerate(named)
-        ]
-        look = "maps" if report.picture["kind"] == "maps" else "side"
-        return drawn if report.picture["kind"] == "profile" else [blocks.Box(look, drawn)]
-    if report.picture["kind"] == "gallery":
+def _picture(report: StudyReport, about: Mapping[str, str], place: str) -> list[blocks.Block]:
+    heading = clean(about["heading"])
+    if about["kind"] == "gallery":
         return gallery(report, heading)
-    figure = _FIGURES[report.picture["kind"]](report)
-    return [blocks.Plot(place, figure, heading, title=heading, note=note)]
+    figures, note, look = _PICTURES[about["kind"]]
+    drawn: list[blocks.Block] = []
+    for i, (name, figure) in enumerate(figures(report)):
+        title, end = (heading, "") if name is None else (f"{heading}: {name}", f"-{i}")
+        drawn.append(blocks.Plot(f"{place}{end}", figure, title, title=title, note=note))
+    return [blocks.Box(look, drawn)] if look else drawn
 
 
 def _sheets(report: StudyReport) -> list[tuple[str, blocks.Table]]:
     """What was published and measured, side by side, for each group."""
-    if report.columns:
-        return column_sheets(report)
-    frame = report.summary()
-    several = frame["group"].nunique() > 1
-    return [
-        (clean(group) if several else "", _sheet(report, str(group), rows))
-        for group, rows in frame.groupby("group", sort=False)
-    ]
+    several = len(report.groups) > 1
+    if not report.columns:
+        frames = report.summary().groupby("group", sort=False)
+        return [
+            (clean(group) if several else "", _sheet(report, str(group), rows))
+            for group, rows in frames
+        ]
+    found = []
+    for group in report.groups:
+        for sheet in dict.fromkeys(column.sheet for column in report.columns):
+            title = clean(", ".join(filter(None, [sheet, group if several else ""])))
+            own = [column for column in report.columns if column.sheet == sheet]
+            found.append((title, _columns_sheet(report, group, title, own)))
+    return found
 
 
 def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
@@ -245,6 +235,56 @@ def _sheet(report: StudyReport, group: str, rows: Any) -> blocks.Table:
         printed = [fixed(row["published"], 2)] if known else []
         lines.append([name, measured, count(row["seeds"]), *printed])
     return cells.sheet(f"Measured and published, {clean(group)}", heads, lines)
+
+
+def _columns_sheet(
+    report: StudyReport, group: str, title: str, columns: Sequence[Shown]
+) -> blocks.Table:
+    """A row for each row and a column for each value, with what was published before it."""
+    first = {column.figure: column for column in reversed(columns)}  # says what was published
+    heads = [clean(group, longest=60)]
+    for column in columns:
+        if column is first[column.figure] and column.published:
+            heads.append(f"{clean(column.figure)}, published")
+        heads.append(clean(column.title))
+    made = []
+    for other, row, lines in report.rows:
+        if other != group:
+            continue
+        texts, empty = [clean(row, longest=60)], True
+        for column in columns:
+            values = numbers_of(lines, column.metric)
+            empty = empty and not values
+            whole = _whole(report, column)
+            if column is first[column.figure] and column.published:
+                texts.append(_written(column.printed(group).get(row), whole=whole))
+            texts.append(_told(values, numbers_of(lines, column.p), whole=whole))
+        if not empty or any(row in column.printed(group) for column in columns):
+            made.append(texts)
+    return cells.sheet(title or clean(group), heads, made, name="forms several")
+
+
+def _whole(report: StudyReport, column: Shown) -> bool:
+    """Whether all of a column is counts, what was published too."""
+    found = [each.values.get(column.metric) for each in report.lines]
+    printed = all(float(value).is_integer() for _, _, value in column.published)
+    return printed and all(value is None or isinstance(value, int) for value in found)
+
+
+def _told(values: Sequence[float], p_values: Sequence[float], *, whole: bool) -> str:
+    """Write a mean over seeds, its spread, and in how many of them it is clearly not zero."""
+    if not values:
+        return MISSING
+    text = _written(float(np.mean(values)), whole=whole)
+    if len(values) > 1 and np.ptp(values) > 0:
+        text += f" ± {_written(float(np.std(values, ddof=1)), whole=whole)}"
+    if p_values:
+        text += f" ({sum(p <= SMALL for p in p_values)}/{len(p_values)})"
+    return text
+
+
+def _written(value: float | None, *, whole: bool) -> str:
+    return count(value) if whole else fixed(value, 2)
 
 
 def _comparisons(report: StudyReport) -> blocks.Table:

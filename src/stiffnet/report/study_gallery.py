@@ -16,10 +16,9 @@ _MOST = 12  # pictures of a row that are shown
 
 def gallery(report: StudyReport, heading: str) -> list[blocks.Block]:
     """Return a table of pictures for each group: what was given, the style, what each row made."""
-    about = report.picture
-    assert about is not None
+    about = report.picture or {}
     found: list[blocks.Block] = [blocks.Title(heading)]
-    for group in dict.fromkeys(line.group for line in report.lines):
+    for group in report.groups:
         first: dict[str, Any] = {}
         for line in report.lines:
             if line.group == group and line.values:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from stiffnet.report.heat import colour_bar, grid, heat_layout
+from stiffnet.report.canvas import colour_bar, grid, heat_layout
 from stiffnet.report.stiffness_findings import at_thresholds
 from stiffnet.report.text import count, finite, percent
 from stiffnet.report.theme import LIGHT, SCALE

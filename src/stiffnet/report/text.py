@@ -40,6 +40,16 @@ def rows(frame: Any) -> list[dict[str, Any]]:
     return [] if frame is None else frame.to_dict("records")
 
 
+def known(records: Iterable[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
+    """Return the records that have a finite number under each of these keys."""
+    return [row for row in records if all(finite(row[key]) is not None for key in keys)]
+
+
+def largest(records: Iterable[dict[str, Any]], key: str) -> dict[str, Any] | None:
+    """Return the first record with the largest of these numbers, or None where none has one."""
+    return max(known(records, key), key=lambda row: float(row[key]), default=None)
+
+
 def cleaned(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return facts without characters that act."""
     return tuple((clean(key, longest=80), clean(value)) for key, value in facts.items())

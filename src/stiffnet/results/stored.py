@@ -23,10 +23,17 @@ def summary_row(summary: StiffnessSummary) -> dict[str, Any]:
 
 def read_summary(row: dict[str, Any], steps: Sequence[Step]) -> StiffnessSummary:
     """Make statistics of what `summary_row` gave, now or in an earlier version."""
-    values: dict[str, Any] = {
-        k: np.array(v, dtype="f8") if isinstance(v, list) else v for k, v in row.items()
+    stages = [step.stage for step in steps if step.counted]
+    gated = any(step.gates for step in steps)
+    # What version 1's first files do not say; the increment's total only without gates.
+    since_then: dict[str, Any] = {
+        "counted_steps": len(stages),
+        "tns_steps": sum(stages.count(stage) > 1 for stage in stages),
+        "increment_tns": None if gated else row["tns"],
+        "increment_tns_se": None if gated else row["tns_se"],
     }
-    return StiffnessSummary(**{**_since_then(row, steps), **values, "stages": tuple(row["stages"])})
+    values = {k: np.array(v, dtype="f8") if isinstance(v, list) else v for k, v in row.items()}
+    return StiffnessSummary(**{**since_then, **values, "stages": tuple(row["stages"])})
 
 
 def step_row(step: Step) -> dict[str, Any]:
@@ -41,15 +48,3 @@ def read_step(row: dict[str, Any]) -> Step:
     """Make a step of what `step_row` gave."""
     sites = {name: {**row[name], "entries": row[name]["fold"]} for name in _SITES}
     return record_of({**row, **sites}, Step)
-
-
-def _since_then(row: dict[str, Any], steps: Sequence[Step]) -> dict[str, Any]:
-    """Return what version 1's first files do not say; the increment's total only without gates."""
-    stages = [step.stage for step in steps if step.counted]
-    gated = any(step.gates for step in steps)
-    return {
-        "counted_steps": len(stages),
-        "tns_steps": sum(stages.count(stage) > 1 for stage in stages),
-        "increment_tns": None if gated else row["tns"],
-        "increment_tns_se": None if gated else row["tns_se"],
-    }

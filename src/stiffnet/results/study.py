@@ -88,6 +88,10 @@ class Shown:
         """What it is, and in which way it was computed."""
         return f"{self.figure}, {self.how}" if self.how else self.figure
 
+    def printed(self, group: str) -> dict[str, float]:
+        """Return what was published of each row of a group."""
+        return {row: value for title, row, value in self.published if title == group}
+
 
 @dataclass(frozen=True)
 class StudyReport(Record):
@@ -129,6 +133,11 @@ class StudyReport(Record):
     def failed(self) -> tuple[Line, ...]:
         """Rows that have no values."""
         return tuple(line for line in self.lines if line.error)
+
+    @property
+    def groups(self) -> list[str]:
+        """Settings in which its rows were computed."""
+        return list(dict.fromkeys(line.group for line in self.lines))
 
     @property
     def rows(self) -> Iterator[tuple[str, str, list[Line]]]:

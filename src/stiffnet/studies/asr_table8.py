@@ -12,19 +12,16 @@ NOISES = {
 # Of each kind one: the constant noise that costs the paper's network most, and the random one.
 AT_SMALL_SCALE = ("constant 0.5, 0.5", "random 0.1, 0.1")
 MODULES = {"none": "none", "asr:se": "SE"}
-ROWS = {f"{module}, {noise}": (module, noise) for noise in NOISES for module in MODULES}
+ROWS = {
+    f"{module}, {name}": (module, *noise) for name, noise in NOISES.items() for module in MODULES
+}
 
 PUBLISHED = Published(
     "asr_table8",
     "top1",
     {
-        label: {
-            "attention": MODULES[module],
-            "noise_type": NOISES[noise][0],
-            "noise_a": NOISES[noise][1],
-            "noise_b": NOISES[noise][2],
-        }
-        for label, (module, noise) in ROWS.items()
+        label: {"attention": MODULES[module], "noise_type": kind, "noise_a": a, "noise_b": b}
+        for label, (module, kind, a, b) in ROWS.items()
     },
 )
 STUDY = Study(
@@ -32,13 +29,8 @@ STUDY = Study(
     locator="Table 8",
     claim="Trained under noise in every batch norm, a network is more accurate with ASR.",
     rows={
-        label: train(
-            module,
-            noise=NOISES[noise][0],
-            noise_a=NOISES[noise][1],
-            noise_b=NOISES[noise][2],
-        )
-        for label, (module, noise) in ROWS.items()
+        label: train(module, noise=kind, noise_a=a, noise_b=b)
+        for label, (module, kind, a, b) in ROWS.items()
     },
     published=PUBLISHED,
     columns=(
@@ -49,7 +41,12 @@ STUDY = Study(
     scales=scales(
         {"dataset": "CIFAR100"},
         on_datasets("CIFAR100"),
-        small_without=[label for label, (_, noise) in ROWS.items() if noise not in AT_SMALL_SCALE],
+        small_without=[
+            f"{module}, {name}"
+            for name in NOISES
+            for module in MODULES
+            if name not in AT_SMALL_SCALE
+        ],
     ),
     notes=(
         "Noise is there in training alone; the test images are seen without it. Constant noise "

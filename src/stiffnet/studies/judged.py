@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from stiffnet.results.study import Comparison, Line, Shown
+from stiffnet.results.study import Comparison, Line, Printed, Shown
 from stiffnet.studies.study import Judge, Side, Study
 from stiffnet.studies.verdict import (
     Finding,
@@ -36,7 +36,6 @@ METRICS = {
     "log_loss": "logarithm of the loss",
 }
 """What metrics are called in sentences."""
-Printed = Sequence[tuple[str, str, float]]
 
 
 def comparisons(
@@ -54,32 +53,23 @@ def comparisons(
 
 def verdict_of(made: Sequence[Comparison], left_out: Sequence[str] = ()) -> Finding:
     """Judge a study by its comparisons; say what refutes it, and which rows were not run."""
-    found = _named(made)
-    if not left_out:
-        return found
-    rows = listed([f"“{row}”" for row in left_out])
-    return found.remarked(f"Not run at this scale, and so not judged: {rows}.")
-
-
-def _named(made: Sequence[Comparison]) -> Finding:
-    """Judge a study by its comparisons; where it is refuted, say by which of them."""
     found = overall(
         [Finding(Verdict(c.verdict), c.why, c.seeds, c.estimate, c.low, c.high, c.p) for c in made]
     )
-    if found.verdict is not Verdict.REFUTED or len(made) == 1:
-        return found
-    surest = min(
-        (c for c in made if c.verdict == Verdict.REFUTED), key=lambda c: 0.0 if c.p is None else c.p
-    )
-    where = f" ({surest.group})" if len({c.group for c in made}) > 1 else ""
-    return replace(found, why=f"{found.why} Refuted is “{surest.sentence}”{where}: {surest.why}")
+    if found.verdict is Verdict.REFUTED and len(made) > 1:
+        refuted = [c for c in made if c.verdict == Verdict.REFUTED]
+        surest = min(refuted, key=lambda c: 0.0 if c.p is None else c.p)
+        where = f" ({surest.group})" if len({c.group for c in made}) > 1 else ""
+        why = f"{found.why} Refuted is “{surest.sentence}”{where}: {surest.why}"
+        found = replace(found, why=why)
+    if left_out:
+        rows = listed([f"“{row}”" for row in left_out])
+        found = found.remarked(f"Not run at this scale, and so not judged: {rows}.")
+    return found
 
 
 def _judged(
-    judge: Judge,
-    study: Study,
-    lines: Sequence[Line],
-    known: Mapping[str, Printed],
+    judge: Judge, study: Study, lines: Sequence[Line], known: Mapping[str, Printed]
 ) -> Comparison:
     metric, group = judge.metric or study.metric, lines[0].group
     printed = {row: value for title, row, value in known.get(metric, ()) if title == group}

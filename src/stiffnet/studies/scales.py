@@ -11,43 +11,50 @@ from stiffnet.studies.study import Group, Job, Scale, Settings
 
 Keys = Mapping[str, str | float]
 
-_LOOKS: dict[str, dict[str, int]] = {
-    "demo": {"limit": 360},
-    "small": {"limit": 10_000},  # all test images of CIFAR-10
-    "paper": {"limit": 10_000},
-}
-_DEMO: dict[str, Settings] = {
-    "train": {
-        "recipe": "quick",
-        "model": "resnet20_cifar",
-        "data": "digits",
-        "epochs": 3,
-        "batch_size": 32,
-        "image_size": 16,
-        "learning_rate": 0.1,
-        "crop": "none",
-        "flip": False,
-    },
-    "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 16, "rounds": 5},
-}
-_SMALL: dict[str, Settings] = {
-    "train": {"recipe": "quick", "model": "resnet20_cifar", "data": "cifar10"},
-    "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 64, "rounds": 6},
-}
-_PAPER: dict[str, Settings] = {
-    "train": {"recipe": "asr-resnet164"},
-    "speed": {"model": "resnet164_cifar", "image_size": 32, "batch_size": 128, "rounds": 20},
-}
-_GRADCAM = {"demo": 360, "small": 500, "paper": 500}  # images; the paper took 500
-_GROWTH = {"demo": 4, "small": 8, "paper": 16}  # images that noise is followed for
 
-_THRESHOLDS = {"m1": 4.0, "m2": 2.5, "points": 51}  # where a surface is counted
-_TURNS: dict[str, Settings] = {
-    "demo": {"batch_size": 64, "rounds": 10},
-    "small": {"batch_size": 128, "rounds": 10},
-    "paper": {"batch_size": 256, "rounds": 20},
-}
+def _defaults(
+    *,
+    looks: int,
+    gradcam: int,
+    growth: int,
+    forms: tuple[int, int],
+    speed: tuple[int, int],
+    train: Settings,
+) -> dict[str, Settings]:
+    """Return the settings of every kind of job at a scale.
 
+    Of looks, `gradcam` and `growth`: the largest number of images. Of `forms` and `speed`: the
+    batch size and the rounds.
+    """
+    return {
+        **{kind: {"limit": looks} for kind in ("measure", "stripes", "values")},
+        "surface": {"limit": looks, "m1": 4.0, "m2": 2.5, "points": 51},  # where it is counted
+        "gradcam": {"limit": gradcam},
+        "growth": {"limit": growth},
+        "forms": {"batch_size": forms[0], "rounds": forms[1]},
+        "train": train,
+        "speed": {
+            "model": "resnet164_cifar", "image_size": 32, "batch_size": speed[0],
+            "rounds": speed[1],
+        },
+    }  # fmt: skip
+
+
+_DEMO_TRAIN: Settings = {
+    "recipe": "quick", "model": "resnet20_cifar", "data": "digits", "epochs": 3, "batch_size": 32,
+    "image_size": 16, "learning_rate": 0.1, "crop": "none", "flip": False,
+}  # fmt: skip
+_SMALL_TRAIN: Settings = {"recipe": "quick", "model": "resnet20_cifar", "data": "cifar10"}
+_DEMO = _defaults(
+    looks=360, gradcam=360, growth=4, forms=(64, 10), speed=(16, 5), train=_DEMO_TRAIN
+)
+_SMALL = _defaults(  # all test images of CIFAR-10; the ASR paper took 500 for Grad-CAM
+    looks=10_000, gradcam=500, growth=8, forms=(128, 10), speed=(64, 6), train=_SMALL_TRAIN
+)
+_PAPER = _defaults(
+    looks=10_000, gradcam=500, growth=16, forms=(256, 20), speed=(128, 20),
+    train={"recipe": "asr-resnet164"},
+)  # fmt: skip
 _MINUTES = {  # demo, small: means of rows in results/small; speed, surface and values are guesses
     "train": (0.07, 14.0),
     "measure": (0.02, 0.1),
@@ -134,16 +141,16 @@ def scales(
     return {
         "demo": Scale(
             (Group(title or f"{network.title} on digits", shorter, like, only),),
-            _defaults("demo", _DEMO),
+            _DEMO,
             {kind: network.demo_times * minutes for kind, (minutes, _) in _MINUTES.items()},
         ),
         "small": Scale(
             (Group(title or f"{network.title} on CIFAR-10", own, like, only),),
-            _defaults("small", _SMALL),
+            _SMALL,
             {kind: network.small_times * minutes for kind, (_, minutes) in _MINUTES.items()},
             leave_out=tuple(small_without),
         ),
-        "paper": Scale(tuple(paper), _defaults("paper", _PAPER)),
+        "paper": Scale(tuple(paper), _PAPER),
     }
 
 
@@ -163,15 +170,3 @@ def on_datasets(
         settings = {"train": {"recipe": own, "data": DATASETS[name]}}
         groups.append(Group(f"{title} on {name}", settings, {"dataset": name, **keys}))
     return groups
-
-
-def _defaults(scale: str, given: Mapping[str, Settings]) -> dict[str, Settings]:
-    kinds = ("measure", "stripes", "values")
-    return {
-        **dict.fromkeys(kinds, _LOOKS[scale]),
-        "surface": {**_LOOKS[scale], **_THRESHOLDS},
-        "gradcam": {"limit": _GRADCAM[scale]},
-        "growth": {"limit": _GROWTH[scale]},
-        "forms": _TURNS[scale],
-        **given,
-    }

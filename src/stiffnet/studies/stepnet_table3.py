@@ -5,6 +5,13 @@ from stiffnet.studies.study import Group, Scale, Study, by_attention, higher
 
 MODULES = {"none": "none", "se": "SE", "eca": "ECA", "sge": "SGE", "stepnet": "StepNet"}
 LIKE = {"backbone": "ResNet50"}  # what stands beside the two small scales
+_DEMO = {
+    "recipe": "quick-detect", "model": "fasterrcnn-small:resnet10t", "data": "shapes",
+    "image_size": 96, "epochs": 3,
+}  # fmt: skip
+_SMALL = {
+    "recipe": "quick-detect", "model": "fasterrcnn-small:resnet18", "data": "coco", "epochs": 20,
+}  # fmt: skip
 
 STUDY = Study(
     name="stepnet-table3",
@@ -16,35 +23,18 @@ STUDY = Study(
     unit="AP, %",
     published=by_attention("stepnet_table3", MODULES, "ap"),
     judges=(
-        higher("se", "none"),
-        higher("eca", "none"),
-        higher("sge", "none"),
+        *(higher(name, "none") for name in ("se", "eca", "sge")),
         *(higher("stepnet", name) for name in MODULES if name != "stepnet"),
     ),
     scales={
         "demo": Scale(
             (Group("A small Faster R-CNN on drawn shapes", published=LIKE),),
-            {
-                "train": {
-                    "recipe": "quick-detect",
-                    "model": "fasterrcnn-small:resnet10t",
-                    "data": "shapes",
-                    "image_size": 96,
-                    "epochs": 3,
-                }
-            },
+            {"train": _DEMO},
             {"train": 0.7},
         ),
         "small": Scale(
             (Group("A small Faster R-CNN on `coco:DIR`", published=LIKE),),
-            {
-                "train": {
-                    "recipe": "quick-detect",
-                    "model": "fasterrcnn-small:resnet18",
-                    "data": "coco",
-                    "epochs": 20,
-                }
-            },
+            {"train": _SMALL},
             {"train": 5.0},
             leave_out=("eca", "sge"),
         ),
