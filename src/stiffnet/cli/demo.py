@@ -13,8 +13,7 @@ def demo(
         Path, text("DIR", "Folder for the runs, the folded network and the report.")
     ] = Path("demo"),
     data: Annotated[
-        str,
-        text("DATA", "digits (embedded), cifar10:DIR, or a folder with train/ and val/."),
+        str, text("DATA", "digits (embedded), cifar10:DIR, or a folder with train/ and val/.")
     ] = "digits",
     seed: Annotated[int, number("Random seed for the weights and the order of the images.")] = 0,
     settings: Settings = [],  # noqa: B006  # typer copies it

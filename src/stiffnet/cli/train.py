@@ -76,8 +76,7 @@ def train(
     again: Annotated[bool, flag("--again", "Delete the run in DIR and start over.")] = False,
     device: Where = "auto",
     devices: Annotated[
-        int,
-        number("Number of devices on this machine. Ignored under torchrun.", least=1),
+        int, number("Number of devices on this machine. Ignored under torchrun.", least=1)
     ] = 1,
     nodes: Annotated[int, number("Number of machines. Ignored under torchrun.", least=1)] = 1,
     strategy: Annotated[
@@ -87,15 +86,13 @@ def train(
     save_every: Annotated[int, number("Steps between checkpoints; 0: only after each epoch.")] = 0,
     tns: Annotated[int, number("Measure TNS on this many test images after each epoch.")] = 0,
     attention_values: Annotated[
-        int,
-        number("Store the attention values of this many test images after each epoch."),
+        int, number("Store the attention values of this many test images after each epoch.")
     ] = 0,
     skip_bad_images: Annotated[
         bool, flag("--skip-bad-images", "Leave out image files that cannot be read.")
     ] = False,
     tracker: Annotated[
-        list[str],
-        text("NAME", "Also log to tensorboard or trackio. Can be given several times."),
+        list[str], text("NAME", "Also log to tensorboard or trackio. Can be given several times.")
     ] = [],  # noqa: B006  # typer copies it
 ) -> None:
     """Train a network by a recipe.
