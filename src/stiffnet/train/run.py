@@ -18,6 +18,7 @@ from stiffnet.data.folder import ImageFolder
 from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
+from stiffnet.files import atomic_write
 from stiffnet.nested import mapped
 from stiffnet.network.stem import stem_warning
 from stiffnet.network.step_sizes import choosers, step_sizes, write_values
@@ -34,7 +35,7 @@ from stiffnet.train.checkpoint import (
     write_checkpoint,
     write_model,
 )
-from stiffnet.train.log import log_text, restore_log, write_log
+from stiffnet.train.log import log_text, restore_log
 from stiffnet.train.loop import (
     LARGEST_TEST_BATCH,
     Columns,
@@ -298,7 +299,7 @@ def _train(
             _keep_values(trainee, lesson, machinery.attention_values, folder, row["epoch"])
         _remember(lesson.task, state, row)
         save()
-        first_decides(trainee.fabric, lambda: write_log(folder.log, state.history))
+        first_decides(trainee.fabric, lambda: atomic_write(folder.log, log_text(state.history)))
         audience.epoch(row)
 
 
@@ -313,12 +314,8 @@ def _check_finite(tensors: Tensors, state: State) -> None:
 
 
 def _row(task: Task, state: State, trained: Sums, tested: Columns, rate: float) -> dict[str, Any]:
-    learnt: Columns = {**task.columns(trained)}
-    columns = {
-        f"{kind}_{name}": value
-        for kind, numbers in (("train", learnt), ("test", tested))
-        for name, value in numbers.items()
-    }
+    columns: Columns = {f"train_{name}": value for name, value in task.columns(trained).items()}
+    columns |= {f"test_{name}": value for name, value in tested.items()}
     epoch = len(state.history) + 1
     for name, value in columns.items():
         if value is not None and not math.isfinite(value):

@@ -19,7 +19,7 @@ from stiffnet.train.checkpoint import (
     strange_state,
 )
 from stiffnet.train.identity import RUN, Identity, check_same_data, is_of, new_identity
-from stiffnet.train.log import finished_log
+from stiffnet.train.log import read_log, restore_log, sealed_log
 from stiffnet.train.loop import Lesson, Trainee
 from stiffnet.train.ranks import first_decides, largest
 from stiffnet.train.recipe import Recipe, place_free
@@ -94,7 +94,9 @@ def look(
         if run:
             folder.sweep(run)
             discard_all(folder.checkpoints, run)
-        rows, notes = finished_log(folder.log, folder.final, task.best)
+        rows = sealed_log(folder.final, task.best)
+        notes = [] if rows is None else restore_log(folder.log, rows)
+        rows = read_log(folder.log, task.best) if rows is None else rows
         said = f"The run in {folder.path} is finished; there is nothing to resume."
         return Found(finished=rows, notes=(*notes, said))
     if not run:
@@ -107,7 +109,11 @@ def look(
     folder.sweep(run)
     newest, faults = newest_whole(folder.checkpoints, run)
     if newest is None:
-        _refuse_others(folder)
+        if others := finished_folders(folder.checkpoints):  # all of them of other runs
+            raise CheckpointError(
+                f"{others[0]} is of another run than {folder.path / RUN} names. Restore the "
+                f"{RUN} of this run, or start over in another folder."
+            )
         said = f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."
         return Found(notes=(said,))
     read.append(newest)
@@ -195,15 +201,6 @@ def _refuse_headless(folder: RunFolder) -> None:
         raise RecipeError(
             f"{folder.path} holds the networks of a run, and its {folder.recipe.name} is gone. "
             "Restore that, for instance from a checkpoint, or add `--again` to delete the run."
-        )
-
-
-def _refuse_others(folder: RunFolder) -> None:
-    """Refuse to start at step 0 where there are checkpoints, all of them of other runs."""
-    if others := finished_folders(folder.checkpoints):
-        raise CheckpointError(
-            f"{others[0]} is of another run than {folder.path / RUN} names. Restore the "
-            f"{RUN} of this run, or start over in another folder."
         )
 
 
