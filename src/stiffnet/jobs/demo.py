@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
@@ -94,24 +93,11 @@ class _Scene:
         about = {"weights": when, "form": loaded.form, "network": name}
         about |= {"attention": attention} if attention else {}
         batches = self.test.batches(loaded.preparation, batch_size=120, limit=TESTED)
-        with self.watcher.progress(f"measuring {name}, {when}", self.tested) as advance:
+        tested, facts = min(TESTED, len(self.test)), {**self.facts, **about}
+        with self.watcher.progress(f"measuring {name}, {when}", tested) as advance:
             return measure(
-                loaded.model,
-                batches,
-                classes=self.test.classes,
-                facts={**self.facts, **about},
-                on_batch=advance,
+                loaded.model, batches, classes=self.test.classes, facts=facts, on_batch=advance
             )
-
-    @property
-    def tested(self) -> int:
-        """How many test images are looked at."""
-        return min(TESTED, len(self.test))
-
-    def images(self, loaded: LoadedModel) -> Tensor:
-        """Return the images on which passes are compared and timed."""
-        [(images, _)] = self.test.batches(loaded.preparation, batch_size=TIMED, limit=TIMED)
-        return images
 
 
 def demo(
@@ -184,11 +170,8 @@ def demo(
 
 def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, seed: int) -> Recipe:
     for field in sorted({"attention", "data", "seed", "task"} & set(settings or {})):
-        how = (
-            f"Use `--{field}`"
-            if field in ("data", "seed")
-            else "The demo has its own; leave it out"
-        )
+        option = field in ("data", "seed")
+        how = f"Use `--{field}`" if option else "The demo has its own; leave it out"
         raise RecipeError(f"`{field}` cannot be set like this. {how}.")
     own = SETTINGS.get(str(data).partition(":")[0], OTHERS)
     changed = {**own, **(settings or {})}
@@ -198,8 +181,8 @@ def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, s
     )  # fmt: skip
     if made.task != CLASSIFY:
         raise DataError(
-            f"The demo classifies images, and {data} has no "
-            "label for each of them. Give other data."
+            f"The demo classifies images, and {data} has no label for each of them. Give other "
+            "data."
         )
     return made
 
@@ -315,16 +298,12 @@ def _forms(
 ) -> tuple[Any, tuple[TimedForm, ...]]:
     """Fold the last network, write it, and count and time all forms; the folded one as written."""
     constant = trained[networks[-1].name]
-    images = scene.images(constant)
+    [(images, _)] = scene.test.batches(constant.preparation, batch_size=TIMED, limit=TIMED)
     folded, fused = (fold(constant.model, images, fuse=fuse, passes=0) for fuse in (False, True))
     made_by: dict[str, Fact] = {"folded_by": command, "source": str(source), "fuse": False}
     write_folded(out, folded.model, folded.report.changes, source=constant, made_by=made_by)
     written = open_model(out)
-    every = {
-        **trained,
-        "folded": written,
-        "fused": replace(written, model=fused.model),
-    }
+    every = {**trained, "folded": written, "fused": replace(written, model=fused.model)}
     accuracies = {network.name: network.after.accuracy for network in networks}
     for name in ("folded", "fused"):
         accuracies[name] = scene.look(name, "after training", every[name]).accuracy

@@ -16,11 +16,7 @@ from stiffnet.words import few
 
 
 def check_runs(recipes: Mapping[Path, Recipe]) -> None:
-    """See, before any network is trained, that every folder is free or holds a run of a demo.
-
-    Raises:
-        RecipeError: If something else is in one of them.
-    """
+    """See, before any network is trained, that every folder is free or holds a run of a demo."""
     for path, recipe in recipes.items():
         folder = RunFolder(path)
         if folder.recipe.exists():
@@ -41,15 +37,7 @@ def train_runs(
 ) -> list[RunFolder]:
     """Train the networks one after the other, and go on with what a killed demo left.
 
-    Args:
-        recipes: What to train in which folder; see `check_runs`.
-        shown: Names of the runs that a finished demo has shown; these start over.
-        command: What the user typed, for the record.
-        watcher: Whoever follows the job.
-
-    Raises:
-        Stopped: If a signal ended it; the same command continues.
-        StiffnetError: One of its other kinds, if a network cannot be trained.
+    Runs that a finished demo has `shown`, given by their names, start over.
     """
     made = []
     for number, (path, recipe) in enumerate(recipes.items(), start=1):

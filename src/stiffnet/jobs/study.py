@@ -237,11 +237,10 @@ def _computed(
         advance(len(rows))
         while waiting or running:
             for row in _ready(waiting, rows, running, launcher.slots, alone):
-                place = plan.data[row.address]
-                again = row.address in lost
-                files = plan.files.get(row.address, {})
+                again, files = row.address in lost, plan.files[row.address]
                 order = Order(
-                    str(store.root), row, tasks[row.kind], place, command, threads, again, files
+                    str(store.root), row, tasks[row.kind], plan.data[row.address], command,
+                    threads, again, files,
                 )  # fmt: skip
                 _start(launcher, order, running)
                 del waiting[row.address]
