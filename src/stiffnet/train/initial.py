@@ -52,11 +52,6 @@ def initial_network(
 
     Returns:
         The network, and sentences on what was done to it.
-
-    Raises:
-        UnknownNameError: If nothing is called so.
-        CheckpointError: If the weights cannot be used.
-        RecipeError: If the recipe contradicts the network.
     """
     if is_detector_name(recipe.model) and not is_model_name(recipe.model):
         raise unknown_model(recipe.model)
