@@ -110,10 +110,8 @@ def fast_parameters(loaded: LoadedModel) -> set[str]:
     Of a detector, all that is not its backbone is the head.
     """
     if is_detector_name(loaded.name):
-        names = {id(p): name for name, p in loaded.model.named_parameters()}
-        for parameter in body_of(loaded.model).parameters():
-            del names[id(parameter)]
-        found = set(names.values())
+        body = {id(parameter) for parameter in body_of(loaded.model).parameters()}
+        found = {name for name, p in loaded.model.named_parameters() if id(p) not in body}
     else:
         found = set(head_shapes(loaded.name, loaded.options))
     return found.union(new_parameters(loaded.model))
