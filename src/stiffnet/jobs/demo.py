@@ -1,6 +1,6 @@
 """The whole story from one seed: train four networks, measure, fold and time them, write a page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +9,15 @@ import torch
 
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import CorruptFileError, DataError, RecipeError
+from stiffnet.errors import CheckpointError, CorruptFileError, DataError, RecipeError
 from stiffnet.fold.cost import costs
 from stiffnet.fold.fold import fold
-from stiffnet.jobs.demo_runs import check_runs, train_runs
 from stiffnet.jobs.demo_speed import rates, training_seconds
 from stiffnet.jobs.places import check_places, refuse_strangers
 from stiffnet.jobs.report import log_of
 from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Spec
+from stiffnet.jobs.train import followed
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.folded_folder import write_folded
 from stiffnet.network.loaded import LoadedModel
@@ -36,10 +36,12 @@ from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.train.build import open_subject
 from stiffnet.train.recipe import CLASSIFY, Recipe
 from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.run import run as train
 from stiffnet.train.run_folder import RunFolder
+from stiffnet.train.stopping import Stopped
 from stiffnet.train.tasks import task_of
 from stiffnet.trajectory.step import Step
-from stiffnet.words import duration
+from stiffnet.words import duration, few
 
 MODEL = "resnet32_cifar"
 NETWORKS = {"plain": "none", "SE": "se", "StepNet": "stepnet", "ASR(SE)": "asr:se"}
@@ -136,11 +138,11 @@ def demo(
     places = {folder / _file_name(name): recipe for name, recipe in recipes.items()}
     refuse_strangers(folded)
     check_places(folder, *FILES)
-    check_runs(places)
+    _check_runs(places)
     starts, test = _starts(recipes, watcher)
     facts = _facts(recipes["plain"], test.name, command)
     scene = _Scene(test, facts, watcher)
-    runs = train_runs(places, _shown(folder / FILES[0]), command=command, watcher=watcher)
+    runs = _train_runs(places, _shown(folder / FILES[0]), command=command, watcher=watcher)
     trained = {name: open_model(run.final) for name, run in zip(NETWORKS, runs, strict=True)}
     networks = tuple(
         DemoNetwork(
@@ -226,6 +228,58 @@ def _shown(file: Path) -> list[str]:
         return DemoReport.load(file).facts.get("runs", "").split() if file.exists() else []
     except CorruptFileError:
         return []
+
+
+def _check_runs(recipes: Mapping[Path, Recipe]) -> None:
+    """See, before any network is trained, that every folder is free or holds a run of a demo."""
+    for path, recipe in recipes.items():
+        folder = RunFolder(path)
+        if folder.recipe.exists():
+            if replace(build_recipe(folder.recipe), seed=recipe.seed) != recipe:
+                raise RecipeError(
+                    f"{path} holds a run with other data or settings; nothing was overwritten. "
+                    "Choose another folder with `--out`."
+                )
+        elif path.exists() and not folder.owner and folder.taken:
+            raise RecipeError(
+                f"{path} contains {few(folder.taken)}, which no run of this version wrote; nothing "
+                "was overwritten. Choose another folder with `--out`."
+            )
+
+
+def _train_runs(
+    recipes: Mapping[Path, Recipe], shown: Sequence[str], *, command: str, watcher: Watcher
+) -> list[RunFolder]:
+    """Train the networks one after the other, and go on with what a killed demo left.
+
+    Runs that a finished demo has `shown`, given by their names, start over.
+    """
+    made = []
+    for number, (path, recipe) in enumerate(recipes.items(), start=1):
+        watcher.note(f"Network {number} of {len(recipes)}, attention {recipe.attention}: {path}.")
+        folder = RunFolder(path)
+        there = folder.recipe.exists()
+        left = there and folder.owner not in shown and build_recipe(folder.recipe) == recipe
+        with followed(watcher, recipe, path) as audience:
+            try:
+                try:
+                    train(
+                        recipe, path, resume=left, again=there and not left,
+                        command=command, audience=audience,
+                    )  # fmt: skip
+                except CheckpointError as error:
+                    if not left:
+                        raise
+                    watcher.note(f"{path} cannot be continued and starts over: {error}")
+                    train(recipe, path, again=True, command=command, audience=audience)
+            except Stopped as stopped:
+                raise Stopped(
+                    f"The demo was stopped. What was trained is kept in {path.parent}; the same "
+                    "command continues there.",
+                    stopped.exit_code - 128,
+                ) from stopped
+        made.append(folder)
+    return made
 
 
 def _data_name(spec: str) -> str:
