@@ -24,6 +24,11 @@ def log_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
+def write_log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replace the log in one go, so that it always holds whole lines that belong together."""
+    atomic_write(path, log_text(rows))
+
+
 def read_log(path: Path, column: str = "epoch") -> list[Row]:
     """Return the rows of a log, all of which have a number in a certain column.
 
@@ -48,11 +53,20 @@ def read_log(path: Path, column: str = "epoch") -> list[Row]:
     return rows
 
 
-def sealed_log(network: Path, column: str = "epoch") -> list[Row] | None:
-    """Return the rows that a finished run sealed in its last network; None in older versions.
+def finished_log(path: Path, network: Path, column: str) -> tuple[list[Row], list[str]]:
+    """Return the rows of a finished run, and what had to be restored.
 
-    Every row must have the `column`, as one has by which the best epoch is chosen.
+    A copy of the log is sealed in `network`, the folder of the last one. Every row must have the
+    `column` that the best epoch is chosen by.
     """
+    rows = sealed_log(network, column)
+    if rows is None:
+        return read_log(path, column), []
+    return rows, restore_log(path, rows)
+
+
+def sealed_log(network: Path, column: str = "epoch") -> list[Row] | None:
+    """Return the rows that a finished run sealed in its last network; None in older versions."""
     sealed = LOG in read_folder(network).parts
     return read_log(network / LOG, column) if sealed else None
 
@@ -67,7 +81,7 @@ def restore_log(path: Path, rows: Sequence[Row]) -> list[str]:
         aside = unused(path.with_name(f"{path.stem}.damaged{path.suffix}"))
         os.rename(path, aside)
         notes = [f"{fault} It is now {aside}, and {path} was restored."]
-    atomic_write(path, log_text(rows))  # in one go: its lines belong together
+    write_log(path, rows)
     return notes
 
 

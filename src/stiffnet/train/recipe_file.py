@@ -18,6 +18,7 @@ RECIPE = "recipe.toml"  # in the folder of a run, and in every model folder that
 BASE = "base"  # of a file: the named recipe that it changes
 BOXED = ("coco", "shapes")  # data for detectors
 OTHERS = (".yaml", ".yml")  # which are told apart from names, and refused
+
 STYLE = "style"
 _RESTYLE = {"task": "restyle", "model": "style_bn"}
 NETWORKS: dict[str, Mapping[str, str]] = {

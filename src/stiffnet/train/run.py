@@ -18,7 +18,6 @@ from stiffnet.data.folder import ImageFolder
 from stiffnet.data.order import part_of
 from stiffnet.devices import make_fabric
 from stiffnet.errors import CheckpointError, NonFiniteError, RecipeError
-from stiffnet.files import atomic_write
 from stiffnet.nested import mapped
 from stiffnet.network.stem import stem_warning
 from stiffnet.network.step_sizes import choosers, step_sizes, write_values
@@ -35,7 +34,7 @@ from stiffnet.train.checkpoint import (
     write_checkpoint,
     write_model,
 )
-from stiffnet.train.log import log_text, restore_log
+from stiffnet.train.log import log_text, restore_log, write_log
 from stiffnet.train.loop import (
     LARGEST_TEST_BATCH,
     Columns,
@@ -299,7 +298,7 @@ def _train(
             _keep_values(trainee, lesson, machinery.attention_values, folder, row["epoch"])
         _remember(lesson.task, state, row)
         save()
-        first_decides(trainee.fabric, lambda: atomic_write(folder.log, log_text(state.history)))
+        first_decides(trainee.fabric, lambda: write_log(folder.log, state.history))
         audience.epoch(row)
 
 

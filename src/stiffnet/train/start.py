@@ -19,7 +19,7 @@ from stiffnet.train.checkpoint import (
     strange_state,
 )
 from stiffnet.train.identity import RUN, Identity, check_same_data, is_of, new_identity
-from stiffnet.train.log import read_log, restore_log, sealed_log
+from stiffnet.train.log import finished_log
 from stiffnet.train.loop import Lesson, Trainee
 from stiffnet.train.ranks import first_decides, largest
 from stiffnet.train.recipe import Recipe, place_free
@@ -84,9 +84,7 @@ def look(
         if run:
             folder.sweep(run)
             discard_all(folder.checkpoints, run)
-        rows = sealed_log(folder.final, task.best)
-        notes = [] if rows is None else restore_log(folder.log, rows)
-        rows = read_log(folder.log, task.best) if rows is None else rows
+        rows, notes = finished_log(folder.log, folder.final, task.best)
         said = f"The run in {folder.path} is finished; there is nothing to resume."
         return Found(finished=rows, notes=(*notes, said))
     if not run:
