@@ -9,10 +9,9 @@ from stiffnet.data import open_splits
 from stiffnet.errors import StepError
 from stiffnet.jobs import demo_speed, rows_looks
 from stiffnet.jobs.row_run import Work
-from stiffnet.jobs.rows_looks import surface
+from stiffnet.jobs.rows_looks import correlations, surface, values
 from stiffnet.jobs.rows_speed import FORMS, form, forms, parameters
 from stiffnet.jobs.rows_train import train
-from stiffnet.jobs.rows_values import correlations, values
 from stiffnet.jobs.study import run_studies
 from stiffnet.jobs.study_rows import ALONE, settled
 from stiffnet.results.study import StudyRow

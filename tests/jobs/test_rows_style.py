@@ -10,7 +10,7 @@ from PIL import Image
 
 from stiffnet.errors import DataError
 from stiffnet.jobs.row_run import Work
-from stiffnet.jobs.rows_style import restyle
+from stiffnet.jobs.rows_train import restyle
 from stiffnet.jobs.study_plan import Plan, check_data, places
 from stiffnet.jobs.study_rows import settled
 from stiffnet.studies.asr_figure5 import STUDY

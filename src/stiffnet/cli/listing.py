@@ -1,8 +1,11 @@
 """``stiffnet list``: the names that the other commands take."""
 
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from stiffnet.cli.options import argument
+
+if TYPE_CHECKING:
+    from stiffnet.registry import Registry
 
 Kind = Literal["models", "data", "recipes", "attention", "problems", "studies"]
 
@@ -37,22 +40,17 @@ def listing(
 
 
 def _entries(kind: Kind) -> list[tuple[str, str]]:
-    if kind == "data":
-        from stiffnet.data import DATA
-
-        return [(entry.name, entry.summary) for entry in DATA]
-    if kind == "attention":
-        from stiffnet.attention import ATTENTION
-
-        return [(entry.name, entry.summary) for entry in ATTENTION]
-    if kind == "problems":
-        from stiffnet.ode import PROBLEMS
-
-        return [(entry.name, entry.summary) for entry in PROBLEMS]
+    table: Registry[Any]
     if kind == "studies":
         from stiffnet.studies.registry import listed_studies
 
         return listed_studies()
-    from stiffnet.train.recipes import RECIPES
-
-    return [(entry.name, entry.summary) for entry in RECIPES]
+    if kind == "data":
+        from stiffnet.data import DATA as table
+    elif kind == "attention":
+        from stiffnet.attention import ATTENTION as table
+    elif kind == "problems":
+        from stiffnet.ode import PROBLEMS as table
+    else:
+        from stiffnet.train.recipes import RECIPES as table
+    return [(entry.name, entry.summary) for entry in table]

@@ -32,11 +32,6 @@ def ode(
     from stiffnet.jobs.ode import ode as job
 
     solved = job(
-        problem or None,
-        runs=runs,
-        seed=seed,
-        out=out,
-        command=command_line(),
-        watcher=Terminal(),
+        problem or None, runs=runs, seed=seed, out=out, command=command_line(), watcher=Terminal()
     )
     print(f"Written: {solved.files[-1]}, and a JSON file for each result beside it")

@@ -17,8 +17,7 @@ Where = Literal["local", "slurm"]
 def study(
     name: Annotated[str, argument("NAME", "A name from `stiffnet list studies`, or all.")],
     scale: Annotated[
-        Size,
-        choice(Size, "demo: digits, minutes; small: CIFAR-10, hours; paper: as published."),
+        Size, choice(Size, "demo: digits, minutes; small: CIFAR-10, hours; paper: as published.")
     ] = "demo",
     seeds: Annotated[int, number("Number of seeds; 0: the scale's own, which is 3.")] = 0,
     data: Annotated[

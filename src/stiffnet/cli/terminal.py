@@ -3,12 +3,14 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from stiffnet.jobs.watching import Watcher
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import RenderableType, RichCast
     from rich.progress import Progress, ProgressColumn
 
@@ -65,3 +67,14 @@ def show(result: "RenderableType") -> None:
 def command_line() -> str:
     """Return the command, to be typed again."""
     return shlex.join(["stiffnet", *sys.argv[1:]])
+
+
+def measuring(folder: "Path", data: str) -> str:
+    """Return the command that measures a network on the test images of these data."""
+    from stiffnet.data import spec_of_tests
+    from stiffnet.errors import DataError
+    from stiffnet.jobs.subject import as_argument
+
+    with suppress(DataError):  # of a finished run whose data are elsewhere by now
+        data = spec_of_tests(data)
+    return shlex.join(["stiffnet", "measure", as_argument(folder), "--data", data])

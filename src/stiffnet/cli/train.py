@@ -17,12 +17,10 @@ from stiffnet.cli.options import (
     pairs,
     text,
 )
-from stiffnet.cli.terminal import Terminal, command_line
+from stiffnet.cli.terminal import Terminal, command_line, measuring
 
 if TYPE_CHECKING:
     from stiffnet.jobs.train import Trained
-    from stiffnet.train.recipe import Recipe
-    from stiffnet.train.tasks.base import Task
 
 
 Strategy = Literal["auto", "ddp", "fsdp"]
@@ -76,8 +74,7 @@ def train(
     again: Annotated[bool, flag("--again", "Delete the run in DIR and start over.")] = False,
     device: Where = "auto",
     devices: Annotated[
-        int,
-        number("Number of devices on this machine. Ignored under torchrun.", least=1),
+        int, number("Number of devices on this machine. Ignored under torchrun.", least=1)
     ] = 1,
     nodes: Annotated[int, number("Number of machines. Ignored under torchrun.", least=1)] = 1,
     strategy: Annotated[
@@ -87,15 +84,13 @@ def train(
     save_every: Annotated[int, number("Steps between checkpoints; 0: only after each epoch.")] = 0,
     tns: Annotated[int, number("Measure TNS on this many test images after each epoch.")] = 0,
     attention_values: Annotated[
-        int,
-        number("Store the attention values of this many test images after each epoch."),
+        int, number("Store the attention values of this many test images after each epoch.")
     ] = 0,
     skip_bad_images: Annotated[
         bool, flag("--skip-bad-images", "Leave out image files that cannot be read.")
     ] = False,
     tracker: Annotated[
-        list[str],
-        text("NAME", "Also log to tensorboard or trackio. Can be given several times."),
+        list[str], text("NAME", "Also log to tensorboard or trackio. Can be given several times.")
     ] = [],  # noqa: B006  # typer copies it
 ) -> None:
     """Train a network by a recipe.
@@ -146,8 +141,8 @@ def _told(trained: "Trained") -> str:
 
     result, recipe = trained.result, trained.recipe
     _, constant = split_attention(recipe.attention)
-    run, final = as_argument(result.folder.path), as_argument(result.folder.final)
-    measure = shlex.join(["stiffnet", "measure", final, "--data", _tests_of(result.task, recipe)])
+    run = as_argument(result.folder.path)
+    measure = measuring(result.folder.final, result.task.data(recipe.data))
     use = f"Use it:      {shlex.join(['stiffnet', 'restyle', run])} PICTURE... --out DIR\n"
     fold = f"Fold it:     {shlex.join(['stiffnet', 'fold', run])}\n"
     return (
@@ -158,15 +153,3 @@ def _told(trained: "Trained") -> str:
         f"{fold if constant else ''}"
         f"The log:     {result.folder.log}"
     )
-
-
-def _tests_of(task: "Task", recipe: "Recipe") -> str:
-    """Return what `measure` takes for the test images of the run."""
-    from stiffnet.data import spec_of_tests
-    from stiffnet.errors import DataError
-
-    data = task.data(recipe.data)
-    try:
-        return spec_of_tests(data)
-    except DataError:  # a finished run whose data are elsewhere by now
-        return data

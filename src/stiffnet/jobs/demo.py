@@ -1,24 +1,23 @@
 """The whole story from one seed: train four networks, measure, fold and time them, write a page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from stiffnet.data.folder import ImageFolder
 from stiffnet.data.images import ImageSet
-from stiffnet.errors import CorruptFileError, DataError, RecipeError
+from stiffnet.errors import CheckpointError, CorruptFileError, DataError, RecipeError
 from stiffnet.fold.cost import costs
 from stiffnet.fold.fold import fold
-from stiffnet.jobs.demo_runs import check_runs, train_runs
 from stiffnet.jobs.demo_speed import rates, training_seconds
 from stiffnet.jobs.places import check_places, refuse_strangers
 from stiffnet.jobs.report import log_of
 from stiffnet.jobs.result_files import write_result
 from stiffnet.jobs.subject import Spec
+from stiffnet.jobs.train import followed
 from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.folded_folder import write_folded
 from stiffnet.network.loaded import LoadedModel
@@ -37,10 +36,12 @@ from stiffnet.results.stiffness import StiffnessReport
 from stiffnet.train.build import open_subject
 from stiffnet.train.recipe import CLASSIFY, Recipe
 from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.run import run as train
 from stiffnet.train.run_folder import RunFolder
+from stiffnet.train.stopping import Stopped
 from stiffnet.train.tasks import task_of
 from stiffnet.trajectory.step import Step
-from stiffnet.words import duration
+from stiffnet.words import duration, few
 
 MODEL = "resnet32_cifar"
 NETWORKS = {"plain": "none", "SE": "se", "StepNet": "stepnet", "ASR(SE)": "asr:se"}
@@ -94,24 +95,11 @@ class _Scene:
         about = {"weights": when, "form": loaded.form, "network": name}
         about |= {"attention": attention} if attention else {}
         batches = self.test.batches(loaded.preparation, batch_size=120, limit=TESTED)
-        with self.watcher.progress(f"measuring {name}, {when}", self.tested) as advance:
+        tested, facts = min(TESTED, len(self.test)), {**self.facts, **about}
+        with self.watcher.progress(f"measuring {name}, {when}", tested) as advance:
             return measure(
-                loaded.model,
-                batches,
-                classes=self.test.classes,
-                facts={**self.facts, **about},
-                on_batch=advance,
+                loaded.model, batches, classes=self.test.classes, facts=facts, on_batch=advance
             )
-
-    @property
-    def tested(self) -> int:
-        """How many test images are looked at."""
-        return min(TESTED, len(self.test))
-
-    def images(self, loaded: LoadedModel) -> Tensor:
-        """Return the images on which passes are compared and timed."""
-        [(images, _)] = self.test.batches(loaded.preparation, batch_size=TIMED, limit=TIMED)
-        return images
 
 
 def demo(
@@ -150,11 +138,11 @@ def demo(
     places = {folder / _file_name(name): recipe for name, recipe in recipes.items()}
     refuse_strangers(folded)
     check_places(folder, *FILES)
-    check_runs(places)
+    _check_runs(places)
     starts, test = _starts(recipes, watcher)
     facts = _facts(recipes["plain"], test.name, command)
     scene = _Scene(test, facts, watcher)
-    runs = train_runs(places, _shown(folder / FILES[0]), command=command, watcher=watcher)
+    runs = _train_runs(places, _shown(folder / FILES[0]), command=command, watcher=watcher)
     trained = {name: open_model(run.final) for name, run in zip(NETWORKS, runs, strict=True)}
     networks = tuple(
         DemoNetwork(
@@ -184,11 +172,8 @@ def demo(
 
 def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, seed: int) -> Recipe:
     for field in sorted({"attention", "data", "seed", "task"} & set(settings or {})):
-        how = (
-            f"Use `--{field}`"
-            if field in ("data", "seed")
-            else "The demo has its own; leave it out"
-        )
+        option = field in ("data", "seed")
+        how = f"Use `--{field}`" if option else "The demo has its own; leave it out"
         raise RecipeError(f"`{field}` cannot be set like this. {how}.")
     own = SETTINGS.get(str(data).partition(":")[0], OTHERS)
     changed = {**own, **(settings or {})}
@@ -198,8 +183,8 @@ def _recipe(attention: str, data: Spec, settings: Mapping[str, object] | None, s
     )  # fmt: skip
     if made.task != CLASSIFY:
         raise DataError(
-            f"The demo classifies images, and {data} has no "
-            "label for each of them. Give other data."
+            f"The demo classifies images, and {data} has no label for each of them. Give other "
+            "data."
         )
     return made
 
@@ -243,6 +228,58 @@ def _shown(file: Path) -> list[str]:
         return DemoReport.load(file).facts.get("runs", "").split() if file.exists() else []
     except CorruptFileError:
         return []
+
+
+def _check_runs(recipes: Mapping[Path, Recipe]) -> None:
+    """See, before any network is trained, that every folder is free or holds a run of a demo."""
+    for path, recipe in recipes.items():
+        folder = RunFolder(path)
+        if folder.recipe.exists():
+            if replace(build_recipe(folder.recipe), seed=recipe.seed) != recipe:
+                raise RecipeError(
+                    f"{path} holds a run with other data or settings; nothing was overwritten. "
+                    "Choose another folder with `--out`."
+                )
+        elif path.exists() and not folder.owner and folder.taken:
+            raise RecipeError(
+                f"{path} contains {few(folder.taken)}, which no run of this version wrote; nothing "
+                "was overwritten. Choose another folder with `--out`."
+            )
+
+
+def _train_runs(
+    recipes: Mapping[Path, Recipe], shown: Sequence[str], *, command: str, watcher: Watcher
+) -> list[RunFolder]:
+    """Train the networks one after the other, and go on with what a killed demo left.
+
+    Runs that a finished demo has `shown`, given by their names, start over.
+    """
+    made = []
+    for number, (path, recipe) in enumerate(recipes.items(), start=1):
+        watcher.note(f"Network {number} of {len(recipes)}, attention {recipe.attention}: {path}.")
+        folder = RunFolder(path)
+        there = folder.recipe.exists()
+        left = there and folder.owner not in shown and build_recipe(folder.recipe) == recipe
+        with followed(watcher, recipe, path) as audience:
+            try:
+                try:
+                    train(
+                        recipe, path, resume=left, again=there and not left,
+                        command=command, audience=audience,
+                    )  # fmt: skip
+                except CheckpointError as error:
+                    if not left:
+                        raise
+                    watcher.note(f"{path} cannot be continued and starts over: {error}")
+                    train(recipe, path, again=True, command=command, audience=audience)
+            except Stopped as stopped:
+                raise Stopped(
+                    f"The demo was stopped. What was trained is kept in {path.parent}; the same "
+                    "command continues there.",
+                    stopped.exit_code - 128,
+                ) from stopped
+        made.append(folder)
+    return made
 
 
 def _data_name(spec: str) -> str:
@@ -315,16 +352,12 @@ def _forms(
 ) -> tuple[Any, tuple[TimedForm, ...]]:
     """Fold the last network, write it, and count and time all forms; the folded one as written."""
     constant = trained[networks[-1].name]
-    images = scene.images(constant)
+    [(images, _)] = scene.test.batches(constant.preparation, batch_size=TIMED, limit=TIMED)
     folded, fused = (fold(constant.model, images, fuse=fuse, passes=0) for fuse in (False, True))
     made_by: dict[str, Fact] = {"folded_by": command, "source": str(source), "fuse": False}
     write_folded(out, folded.model, folded.report.changes, source=constant, made_by=made_by)
     written = open_model(out)
-    every = {
-        **trained,
-        "folded": written,
-        "fused": replace(written, model=fused.model),
-    }
+    every = {**trained, "folded": written, "fused": replace(written, model=fused.model)}
     accuracies = {network.name: network.after.accuracy for network in networks}
     for name in ("folded", "fused"):
         accuracies[name] = scene.look(name, "after training", every[name]).accuracy

@@ -3,9 +3,9 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,20 +21,18 @@ class LaunchError(StiffnetError):
     """Rows that cannot be started where they were wanted."""
 
 
-class Started(Protocol):
+@dataclass(frozen=True)
+class Started:
     """A row that is being computed somewhere."""
 
-    def done(self) -> bool:
-        """Whether it has come to an end, good or bad."""
-
-    def reason(self) -> str:
-        """Why it ended without leaving a row."""
-
-    def stop(self) -> None:
-        """Ask it to end; what it has done is kept."""
-
-    def join(self) -> None:
-        """Wait until it has ended."""
+    done: Callable[[], bool]
+    """Whether it has come to an end, good or bad."""
+    reason: Callable[[], str]
+    """Why it ended without leaving a row."""
+    stop: Callable[[], object]
+    """Ask it to end; what it has done is kept."""
+    join: Callable[[], object]
+    """Wait until it has ended."""
 
 
 class Launcher(Protocol):
@@ -72,7 +70,12 @@ class LocalProcesses:
         """Start a process; it goes on if this one is killed, and the next run waits for it."""
         process = self.context.Process(target=_in_process, args=(order,))
         process.start()
-        return _LocalRow(process)
+        return Started(
+            done=lambda: not process.is_alive(),
+            reason=lambda: ended(process.exitcode or 0),
+            stop=process.terminate,
+            join=process.join,
+        )
 
 
 def _in_process(order: Order) -> None:
@@ -83,23 +86,6 @@ def _in_process(order: Order) -> None:
         run_row(order)
     except StorageError as error:
         raise SystemExit(error.exit_code) from None
-
-
-class _LocalRow:
-    def __init__(self, process: BaseProcess) -> None:
-        self.process = process
-
-    def done(self) -> bool:
-        return not self.process.is_alive()
-
-    def reason(self) -> str:
-        return ended(self.process.exitcode or 0)
-
-    def stop(self) -> None:
-        self.process.terminate()
-
-    def join(self) -> None:
-        self.process.join()
 
 
 class SlurmJobs:
@@ -127,27 +113,20 @@ class SlurmJobs:
         self.patience = 5.0 if cluster == "slurm" else 0.2
 
     def start(self, order: Order) -> Started:
-        """Submit a job."""
-        return _SlurmRow(self.executor.submit(run_row, order))
+        """Submit a job; SLURM ends it in its own time, so that nobody waits for that."""
+        job = self.executor.submit(run_row, order)
+        return Started(
+            done=job.done,
+            reason=lambda: _slurms_reason(job),
+            stop=lambda: job.cancel(check=False),
+            join=lambda: None,
+        )
 
 
-class _SlurmRow:
-    def __init__(self, job: Any) -> None:
-        self.job = job
-
-    def done(self) -> bool:
-        return bool(self.job.done())
-
-    def reason(self) -> str:
-        said = (self.job.stderr() or "").strip().splitlines()
-        last = f": {said[-1][:300]}" if said else ""
-        return f"its job {self.job.job_id} ended as {self.job.state}{last}."
-
-    def stop(self) -> None:
-        self.job.cancel(check=False)
-
-    def join(self) -> None:
-        """SLURM ends it in its own time; a row that is finished meanwhile is kept."""
+def _slurms_reason(job: Any) -> str:
+    said = (job.stderr() or "").strip().splitlines()
+    last = f": {said[-1][:300]}" if said else ""
+    return f"its job {job.job_id} ended as {job.state}{last}."
 
 
 def ended(code: int) -> str:

@@ -1,4 +1,4 @@
-"""Measure how stiff a network is on images: a report, a JSON file and a page."""
+"""Measure how stiff a network is on images or sentences: a report, a JSON file and a page."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,17 +9,20 @@ from lightning_fabric import Fabric
 from stiffnet.data import Data, open_data
 from stiffnet.data.images import Preparation
 from stiffnet.data.order import part_of
+from stiffnet.data.sentences import read_sentences
 from stiffnet.devices import make_fabric
+from stiffnet.errors import DataError
 from stiffnet.jobs.labels import judging_of, remarks_on_images, renumbered, said_number, said_of
-from stiffnet.jobs.measure_text import measure_text
 from stiffnet.jobs.places import check_places, result_name
 from stiffnet.jobs.result_files import Written, write_result
 from stiffnet.jobs.subject import Choice, Spec, facts_of, subject_of
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.attention_text import attach_text
 from stiffnet.network.loaded import remarks_on
-from stiffnet.network.text_model import is_text_model
+from stiffnet.network.text_model import is_text_model, open_text_model
 from stiffnet.observe.measure import KEEP, measure as look
 from stiffnet.results.stiffness import StiffnessReport
+from stiffnet.trajectory.batch import on_device
 
 FILES = ("report.json", "report.html")
 Measured = Written[StiffnessReport]
@@ -69,13 +72,10 @@ def measure(
     check_places(folder, *FILES)
     fabric = make_fabric(device=device)
     watcher = watcher if fabric.is_global_zero else SILENT
+    setting = Setting(fabric, classes, limit, batch_size, workers, seed, command)
     if isinstance(model, str) and is_text_model(model):
-        report = measure_text(
-            model, data, limit=limit, batch_size=batch_size, device=device, command=command,
-            watcher=watcher, classes=classes, **choice,
-        )  # fmt: skip
+        report = _report_on_text(model, data, setting, watcher, **choice)
     else:
-        setting = Setting(fabric, classes, limit, batch_size, workers, seed, command)
         report = report_on(model, open_data(data), setting, watcher=watcher, **choice)
     first = fabric.is_global_zero
     return Measured(report, write_result(folder, FILES, report, watcher, first=first))
@@ -135,6 +135,39 @@ def report_on(
             on_batch=advance,
         )
     return replace(report, notes=(*report.notes, *folded))
+
+
+def _report_on_text(
+    model: str, data: Spec, setting: Setting, watcher: Watcher, **choice: Unpack[Choice]
+) -> StiffnessReport:
+    """Measure a network of transformers on padded batches of sentences; padding is left out."""
+    attention = choice.pop("attention", None)
+    for name, value in {"classes": setting.classes, **choice}.items():
+        if value:
+            raise DataError(
+                f"`{name}` means nothing for {model}, which is measured on sentences with its own "
+                "weights. Leave it out."
+            )
+    sentences = read_sentences(data, setting.limit)
+    opened = open_text_model(model)
+    fabric = setting.fabric
+    network = opened.model.to(fabric.device)
+    if cut := opened.too_long(sentences):
+        watcher.note(
+            f"{cut} of {len(sentences)} sentences have more than the {opened.longest} tokens that "
+            f"{opened.name} takes, and are cut."
+        )
+    if attention:
+        example = on_device(opened.batch(sentences[:2]), network)
+        attach_text(network, attention, start="identity", example=example)
+    said = {"attention": attention, "command": setting.command}
+    facts = {"model": opened.name, "weights": model, "data": str(data), "samples": "sentences"}
+    facts |= {key: value for key, value in said.items() if value}
+    rank, ranks = fabric.global_rank, fabric.world_size
+    first, last = (len(sentences) * number // ranks for number in (rank, rank + 1))
+    batches = opened.batches(sentences[first:last], setting.batch_size)
+    with watcher.progress(f"measuring {opened.name}", len(sentences)) as advance:
+        return look(network, batches, facts=facts, on_batch=advance)
 
 
 def _input(prepared: Preparation) -> str:

@@ -101,7 +101,7 @@ def restyled(network: nn.Module, picture: Image.Image, name: str = "The picture"
 
 
 def _named(pictures: Sequence[Spec], folder: Path) -> list[Path]:
-    """Return the file of each picture; refuse two pictures for one file."""
+    """Return the file of each picture; refuse two pictures for one file, and one for itself."""
     files: dict[Path, Spec] = {}
     for picture in pictures:
         file = folder / f"{Path(picture).stem}{SUFFIX}"
@@ -113,16 +113,11 @@ def _named(pictures: Sequence[Spec], folder: Path) -> list[Path]:
         files[file] = picture
     if not files:
         raise RecipeError("No picture was given. Name one, or several.")
-    _refuse_sources(files)
-    return list(files)
-
-
-def _refuse_sources(files: dict[Path, Spec]) -> None:
-    """Keep what is written off the pictures themselves, however they are spelled."""
-    sources = {Path(each).resolve() for each in files.values() if each not in NAMED}
+    sources = {Path(each).resolve() for each in pictures if each not in NAMED}
     for file in files:
-        if file.resolve() in sources:
+        if file.resolve() in sources:  # however it is spelled
             raise RecipeError(f"{file} is one of the pictures. Choose another folder with `--out`.")
+    return list(files)
 
 
 def _check(network: nn.Module, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -157,7 +157,7 @@ def reported(
     )
     made = comparisons(study, lines, printed, columns)
     found = verdict_of(made, study.left_out(scale))
-    needed = sorted(_needed(wanted, rows))
+    needed = sorted(_needed((each.address for each in wanted), rows))
     made_by = [rows[address].facts for address in needed]
     took = sum(float(each.get(COMPUTING, each.get("seconds", 0))) for each in made_by)
     facts = {
@@ -237,11 +237,10 @@ def _computed(
         advance(len(rows))
         while waiting or running:
             for row in _ready(waiting, rows, running, launcher.slots, alone):
-                place = plan.data[row.address]
-                again = row.address in lost
-                files = plan.files.get(row.address, {})
+                again, files = row.address in lost, plan.files[row.address]
                 order = Order(
-                    str(store.root), row, tasks[row.kind], place, command, threads, again, files
+                    str(store.root), row, tasks[row.kind], plan.data[row.address], command,
+                    threads, again, files,
                 )  # fmt: skip
                 _start(launcher, order, running)
                 del waiting[row.address]
@@ -334,13 +333,7 @@ def _hopeless(waiting: Mapping[str, StudyRow], rows: Mapping[str, StudyRow]) -> 
     return found
 
 
-def _needed(wanted: Sequence[Wanted], rows: Mapping[str, StudyRow]) -> set[str]:
-    """Addresses of the rows of a study and of all that they were made from."""
-    found: set[str] = set()
-    left = [each.address for each in wanted]
-    while left:
-        address = left.pop()
-        if address not in found:
-            found.add(address)
-            left += rows[address].needs
-    return found
+def _needed(addresses: Iterable[str], rows: Mapping[str, StudyRow]) -> set[str]:
+    """Return these addresses, and those of all rows that theirs were made from."""
+    found = set(addresses)
+    return found.union(*(_needed(rows[address].needs, rows) for address in found))

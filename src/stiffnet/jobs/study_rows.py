@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stiffnet.jobs import rows_looks, rows_spectra, rows_speed, rows_style, rows_train, rows_values
+from stiffnet.jobs import rows_looks, rows_spectra, rows_speed, rows_train
 from stiffnet.jobs.row_run import Task
 from stiffnet.jobs.rows_train import ON
 from stiffnet.train.recipe_file import build_recipe
@@ -16,7 +16,7 @@ LEAVING: dict[str, Callable[[Path], bool]] = {"train": lambda folder: RunFolder(
 BY_RECIPE = {"train", "restyle"}  # kinds whose settings are fields of a recipe
 TASKS: dict[str, Task] = {
     "train": rows_train.train,
-    "restyle": rows_style.restyle,
+    "restyle": rows_train.restyle,
     "measure": rows_looks.measure,
     "freeze": rows_looks.freeze,
     "stripes": rows_looks.stripes,
@@ -26,7 +26,7 @@ TASKS: dict[str, Task] = {
     "spectra": rows_spectra.spectra,
     "counts": rows_spectra.counts,
     "surface": rows_looks.surface,
-    "values": rows_values.values,
+    "values": rows_looks.values,
     "forms": rows_speed.forms,
     "form": rows_speed.form,
 }

@@ -13,10 +13,9 @@ from stiffnet.jobs.watching import SILENT, Watcher
 from stiffnet.network.model_names import is_model_name
 from stiffnet.network.pretrained import PRETRAINED
 from stiffnet.train.recipe import Recipe
-from stiffnet.train.recipe_file import build_recipe
+from stiffnet.train.recipe_file import build_recipe, usual_recipe, written_out
 from stiffnet.train.run import HERE, Audience, Machinery, Result, run
 from stiffnet.train.run_folder import RunFolder
-from stiffnet.train.shorthand import usual_recipe, written_out
 from stiffnet.train.tally import Tally
 from stiffnet.train.trackers import Tracker, check_tracker, open_tracker
 

@@ -52,11 +52,6 @@ def initial_network(
 
     Returns:
         The network, and sentences on what was done to it.
-
-    Raises:
-        UnknownNameError: If nothing is called so.
-        CheckpointError: If the weights cannot be used.
-        RecipeError: If the recipe contradicts the network.
     """
     if is_detector_name(recipe.model) and not is_model_name(recipe.model):
         raise unknown_model(recipe.model)
@@ -115,10 +110,8 @@ def fast_parameters(loaded: LoadedModel) -> set[str]:
     Of a detector, all that is not its backbone is the head.
     """
     if is_detector_name(loaded.name):
-        names = {id(p): name for name, p in loaded.model.named_parameters()}
-        for parameter in body_of(loaded.model).parameters():
-            del names[id(parameter)]
-        found = set(names.values())
+        body = {id(parameter) for parameter in body_of(loaded.model).parameters()}
+        found = {name for name, p in loaded.model.named_parameters() if id(p) not in body}
     else:
         found = set(head_shapes(loaded.name, loaded.options))
     return found.union(new_parameters(loaded.model))

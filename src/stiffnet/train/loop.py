@@ -124,13 +124,7 @@ def train_epoch(
 
 
 def _step(
-    trainee: Trainee,
-    task: Task,
-    recipe: Recipe,
-    rate: float,
-    batch: Any,
-    whole: int,
-    tally: Tally,
+    trainee: Trainee, task: Task, recipe: Recipe, rate: float, batch: Any, whole: int, tally: Tally
 ) -> None:
     """Take one optimizer step on this rank's share of a batch of `whole` samples."""
     fabric, step = trainee.fabric, trainee.state.step

@@ -153,9 +153,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in KINDS:
             object.__setattr__(self, name, checked(name, getattr(self, name)))
-        for contradictions in (_unused, _optimizer, _schedule, _crop, _noise):
-            for sentence in contradictions(self):
-                raise RecipeError(sentence)
+        for sentence in _contradictions(self):
+            raise RecipeError(sentence)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -280,7 +279,7 @@ def _nearest(name: str, value: object) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def _unused(recipe: Recipe) -> Iterator[str]:
+def _contradictions(recipe: Recipe) -> Iterator[str]:
     if recipe.weights_key and recipe.weights == "pretrained":
         yield (
             f"`weights_key` is {recipe.weights_key!r}, but `weights` is 'pretrained', which has "
@@ -294,14 +293,24 @@ def _unused(recipe: Recipe) -> Iterator[str]:
                 f"Set `{name}` back to {written(DEFAULTS[name])}, or `{by}` to "
                 f"{' or '.join(repr(word) for word in words)}."
             )
-
-
-def _optimizer(recipe: Recipe) -> Iterator[str]:
     if recipe.nesterov and not recipe.momentum:
         yield (
             "`nesterov` is True, but `momentum` is 0, so there is nothing to look ahead along. "
             "Raise `momentum`, or set `nesterov` to false."
         )
+    yield from _schedule(recipe)
+    low, high = recipe.crop_scale
+    if not 0 < low <= high <= 1:
+        yield (
+            f"`crop_scale` is {written(recipe.crop_scale)}; it must be two shares above 0 and at "
+            "most 1, the smaller first, such as [0.08, 1.0]."
+        )
+    for name in ("noise_a", "noise_b"):
+        if recipe.noise == "random" and getattr(recipe, name) < 0:
+            yield (
+                f"`{name}` is {getattr(recipe, name)}, but `noise` is 'random', where it is a "
+                "standard deviation. Make it 0 or more, or set `noise` to 'constant'."
+            )
 
 
 def _schedule(recipe: Recipe) -> Iterator[str]:
@@ -349,22 +358,4 @@ def _schedule(recipe: Recipe) -> Iterator[str]:
             yield (
                 f"`{name}` is {value}, but the rate falls at epoch {milestones[0]} already. "
                 f"Lower `{name}`, or move `milestones`."
-            )
-
-
-def _crop(recipe: Recipe) -> Iterator[str]:
-    low, high = recipe.crop_scale
-    if not 0 < low <= high <= 1:
-        yield (
-            f"`crop_scale` is {written(recipe.crop_scale)}; it must be two shares above 0 and at "
-            "most 1, the smaller first, such as [0.08, 1.0]."
-        )
-
-
-def _noise(recipe: Recipe) -> Iterator[str]:
-    for name in ("noise_a", "noise_b"):
-        if recipe.noise == "random" and getattr(recipe, name) < 0:
-            yield (
-                f"`{name}` is {getattr(recipe, name)}, but `noise` is 'random', where it is a "
-                "standard deviation. Make it 0 or more, or set `noise` to 'constant'."
             )

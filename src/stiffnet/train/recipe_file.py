@@ -9,7 +9,7 @@ from typing import Any
 
 from stiffnet.errors import RecipeError, UnknownNameError
 from stiffnet.network.model_names import is_detector_name
-from stiffnet.registry import unknown
+from stiffnet.registry import check_known, unknown
 from stiffnet.train.flat import SUFFIX, flat_lines, word, written
 from stiffnet.train.recipe import DEFAULTS, KINDS, Recipe, Value, checked, shown
 from stiffnet.train.recipes import RECIPES
@@ -18,6 +18,15 @@ RECIPE = "recipe.toml"  # in the folder of a run, and in every model folder that
 BASE = "base"  # of a file: the named recipe that it changes
 BOXED = ("coco", "shapes")  # data for detectors
 OTHERS = (".yaml", ".yml")  # which are told apart from names, and refused
+
+STYLE = "style"
+_RESTYLE = {"task": "restyle", "model": "style_bn"}
+NETWORKS: dict[str, Mapping[str, str]] = {
+    "style:in": {**_RESTYLE, "model": "style_in"},
+    "style:bn": _RESTYLE,
+    "style:bn+asr": {**_RESTYLE, "attention": "asr:se"},
+}
+"""Names of networks that stand for several fields of a recipe at once."""
 
 
 def build_recipe(
@@ -75,6 +84,26 @@ def to_toml(recipe: Recipe) -> str:
     return "".join(
         f"{each.name} = {written(getattr(recipe, each.name))}\n" for each in fields(Recipe)
     )
+
+
+def written_out(model: str) -> Mapping[str, str]:
+    """Return the fields that a network's name stands for: itself alone, mostly.
+
+    >>> written_out("resnet18"), sorted(written_out("style:bn+asr"))
+    ({'model': 'resnet18'}, ['attention', 'model', 'task'])
+
+    Raises:
+        UnknownNameError: If it begins as one of ours, and is none.
+    """
+    if not model.startswith(f"{STYLE}:"):
+        return {"model": model}
+    check_known("network for style transfer", model, NETWORKS)
+    return NETWORKS[model]
+
+
+def usual_recipe(model: str | None) -> str:
+    """Name the recipe that a network is trained by where none is given."""
+    return STYLE if model in NETWORKS else "quick"
 
 
 def _is_file(name_or_path: str | os.PathLike[str]) -> bool:

@@ -313,12 +313,8 @@ def _check_finite(tensors: Tensors, state: State) -> None:
 
 
 def _row(task: Task, state: State, trained: Sums, tested: Columns, rate: float) -> dict[str, Any]:
-    learnt: Columns = {**task.columns(trained)}
-    columns = {
-        f"{kind}_{name}": value
-        for kind, numbers in (("train", learnt), ("test", tested))
-        for name, value in numbers.items()
-    }
+    columns: Columns = {f"train_{name}": value for name, value in task.columns(trained).items()}
+    columns |= {f"test_{name}": value for name, value in tested.items()}
     epoch = len(state.history) + 1
     for name, value in columns.items():
         if value is not None and not math.isfinite(value):

@@ -43,13 +43,7 @@ class Found:
 
 
 def enter(folder: RunFolder, stack: ExitStack, *, resume: bool, again: bool) -> None:
-    """Make the folder this run's own, if there is anything to do in it.
-
-    Raises:
-        CheckpointError: If there is no run to resume.
-        RecipeError: If the folder holds what is not ours to replace.
-        StorageError: If it cannot be written to, or another run is under way in it.
-    """
+    """Make the folder this run's own, if there is anything to do in it."""
     if resume and not folder.recipe.exists():
         raise CheckpointError(
             f"{folder.path} holds no run to resume. Leave out `--resume` to begin one there, or "
@@ -73,10 +67,6 @@ def look(
     """Decide where to begin: at a checkpoint, at the beginning, or not at all.
 
     The checkpoint had to be read to be verified; `read` gets it, so that nobody reads it again.
-
-    Raises:
-        RecipeError: If the folder holds a run, and it is not to be resumed or has another recipe.
-        CheckpointError: If the run cannot be resumed.
     """
     if again:
         return Found()
@@ -107,7 +97,11 @@ def look(
     folder.sweep(run)
     newest, faults = newest_whole(folder.checkpoints, run)
     if newest is None:
-        _refuse_others(folder)
+        if others := finished_folders(folder.checkpoints):  # all of them of other runs
+            raise CheckpointError(
+                f"{others[0]} is of another run than {folder.path / RUN} names. Restore the "
+                f"{RUN} of this run, or start over in another folder."
+            )
         said = f"The run in {folder.path} has no checkpoint yet, so it begins at step 0."
         return Found(notes=(said,))
     read.append(newest)
@@ -118,12 +112,7 @@ def look(
 
 
 def begin(folder: RunFolder, about: About, *, again: bool) -> None:
-    """Make room for a new run, and write down which it is and what its recipe is.
-
-    Raises:
-        RecipeError: If what is there is not ours to remove.
-        StorageError: If it could not be written.
-    """
+    """Make room for a new run, and write down which it is and what its recipe is."""
     _refuse_strangers(folder, again=again)
     if folder.owner:
         folder.clear(folder.owner)
@@ -139,10 +128,6 @@ def go_on(
 
     Returns:
         What the run says about itself: the identity is the one that it began with.
-
-    Raises:
-        DataError: If the data are not those that it began with.
-        CheckpointError: If the checkpoint is of another network, or no run could stand there.
     """
     where, state, began = checkpoint.path, checkpoint.state, checkpoint.identity
     check_same_data(began, about.identity, where=f"The run in {where.parent.parent}")
@@ -155,11 +140,7 @@ def go_on(
 
 
 def same_on_all_ranks(fabric: Fabric, lesson: Lesson) -> Identity:
-    """Return the identity of a run on these data, when every rank sees the same ones.
-
-    Raises:
-        DataError: If a rank sees others than rank 0.
-    """
+    """Return the identity of a run on these data, when every rank sees the same ones."""
     mine = new_identity(lesson)
     first = first_decides(fabric, lambda: mine)
     if largest(fabric, int(replace(mine, run=first.run) != first)):
@@ -195,15 +176,6 @@ def _refuse_headless(folder: RunFolder) -> None:
         raise RecipeError(
             f"{folder.path} holds the networks of a run, and its {folder.recipe.name} is gone. "
             "Restore that, for instance from a checkpoint, or add `--again` to delete the run."
-        )
-
-
-def _refuse_others(folder: RunFolder) -> None:
-    """Refuse to start at step 0 where there are checkpoints, all of them of other runs."""
-    if others := finished_folders(folder.checkpoints):
-        raise CheckpointError(
-            f"{others[0]} is of another run than {folder.path / RUN} names. Restore the "
-            f"{RUN} of this run, or start over in another folder."
         )
 
 
