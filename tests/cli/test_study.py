@@ -48,8 +48,13 @@ def test_what_slurm_is_asked_for_is_pairs(answered, capsys):
     asked = answered(study_cases.study())
     assert main(["study", "all", "--launcher", "slurm", "--slurm", "partition=gpu"]) == 0
     assert asked["slurm"] == {"partition": "gpu"}
-    assert main(["study", "all", "--slurm", "gpu"]) == 2
-    assert "'gpu' is not KEY=VALUE" in capsys.readouterr().err
+    for wrong in ("gpu", "partition="):
+        assert main(["study", "all", "--slurm", wrong]) == 2
+        assert f"`--slurm {wrong}` has no value. Write `--slurm KEY=VALUE`." in (
+            capsys.readouterr().err
+        )
+    assert main(["study", "all", "--slurm", "qos=a", "--slurm", "qos=b"]) == 2
+    assert "`qos` is given twice. Keep one of the two." in capsys.readouterr().err
 
 
 def test_a_misspelt_study_is_answered_with_the_nearest(tmp_path, capsys):

@@ -34,18 +34,20 @@ def choice(kind: Any, help: str) -> Any:
     return text("|".join(get_args(kind)), help)
 
 
-def pairs(settings: list[str]) -> dict[str, str]:
-    """Return what `--set` gave, by field."""
+def pairs(
+    settings: list[str], form: str = "--set FIELD=VALUE", *, empty: bool = True
+) -> dict[str, str]:
+    """Return what an option that can be given several times gave, by field; values may be empty."""
     from stiffnet.errors import RecipeError
 
     found: dict[str, str] = {}
     for given in settings:
-        field, sign, value = given.partition("=")
-        if not sign:
-            raise RecipeError(f"`--set {given}` has no value. Write `--set FIELD=VALUE`.")
-        if field.strip() in found:
-            raise RecipeError(f"`{field.strip()}` is given twice. Keep one of the two.")
-        found[field.strip()] = value.strip()
+        field, sign, value = (part.strip() for part in given.partition("="))
+        if not sign or not (value or empty):
+            raise RecipeError(f"`{form.split()[0]} {given}` has no value. Write `{form}`.")
+        if field in found:
+            raise RecipeError(f"`{field}` is given twice. Keep one of the two.")
+        found[field] = value
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from stiffnet.cli.options import argument, choice, number, text
+from stiffnet.cli.options import argument, choice, number, pairs, text
 from stiffnet.cli.terminal import Terminal, command_line
 
 FAILED = 1  # exit code where a row has failed
@@ -50,7 +50,7 @@ def study(
         data=data or [],
         launcher=launcher,
         processes=processes,
-        slurm=_pairs(slurm or []),
+        slurm=pairs(slurm or [], "--slurm KEY=VALUE", empty=False),
         out=out,
         command=command_line(),
         watcher=Terminal(),
@@ -64,13 +64,3 @@ def study(
         for row, reason in studied.failed.items():
             print(f"  {row}: {reason}", file=sys.stderr)
         raise typer.Exit(FAILED)
-
-
-def _pairs(given: list[str]) -> dict[str, str]:
-    found = {}
-    for each in given:
-        key, sign, value = each.partition("=")
-        if not sign or not key or not value:
-            raise typer.BadParameter(f"{each!r} is not KEY=VALUE.", param_hint="--slurm")
-        found[key] = value
-    return found
