@@ -157,8 +157,8 @@ def keep_padded(model: nn.Module) -> None:
 _MADE: WeakValueDictionary[tuple[type, Plan], type] = WeakValueDictionary()
 
 
-def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, type[Any]]:
-    """Make the class of blocks of some class with gates, and the plan that it follows.
+def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> type[Any]:
+    """Make the class of blocks of some class with gates; its `gated_plan` is what it follows.
 
     Raises Unreadable if the source of a method cannot be had or changed.
     """
@@ -179,7 +179,7 @@ def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, typ
             raise Unreadable(
                 f"no subclass with changed code can be made of it ({reason})"
             ) from error
-    return plan, made
+    return made
 
 
 def _subclass(original: type[nn.Module], plan: Plan, methods: list[Method]) -> type[Any]:
@@ -251,13 +251,13 @@ def _digest(text: str) -> str:
 def _rebuilt(original: type[nn.Module], plan: Plan) -> nn.Module:
     """Make an empty block on its way out of a pickle or a copy."""
     try:
-        now, made = gated(original, plan.gates)
+        made = gated(original, plan.gates)
     except Unreadable as reason:
         raise StepError(
             f"A module was attached to a {original.__name__}, and that cannot be done again: "
             f"{reason}. Attach again to a new network, and load the weights into that."
         ) from reason
-    if now != plan:
+    if made.gated_plan != plan:
         raise StepError(
             f"The code of {original.__name__} is not what it was when a module was attached to it. "
             "Attach again to a new network, and load the weights into that."
@@ -268,7 +268,7 @@ def _rebuilt(original: type[nn.Module], plan: Plan) -> nn.Module:
 
 def put(block: nn.Module, gates: tuple[Gate, ...]) -> None:
     """Give a block the class that calls these gates, and no others, or raise Unreadable."""
-    _, block.__class__ = gated(original_class(block), gates)
+    block.__class__ = gated(original_class(block), gates)
 
 
 def take_out(block: nn.Module, children: Collection[str] | None = None) -> None:
