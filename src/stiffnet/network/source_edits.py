@@ -108,7 +108,7 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
     by_spot: dict[tuple[Kind, int, int], list[Gate]] = defaultdict(list)
     for gate in gates:
         by_spot[gate.spot.kind, gate.spot.number, gate.spot.operand].append(gate)
-    loops: dict[ast.AST, str] = {}
+    loops: dict[ast.For | ast.comprehension, str] = {}
     gated = [method.additions[number] for kind, number, _ in by_spot if kind == "addition"]
     for number, ((kind, addition, operand), group) in enumerate(by_spot.items()):
         node = method.additions[addition] if kind == "addition" else method.tree
@@ -126,8 +126,9 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
             _gate_augmented(text, node, operand, call)
         elif isinstance(node, ast.Call):
             _gate_call(text, method, node, operand, call)
-    for loop, name in loops.items():
-        _count(text, loop, name, method.self_name)
+    for loop, name in loops.items():  # which keeps its turn in a variable of this name
+        text.wrap(*text.span(loop.target), f"{name}, (", ")")
+        text.wrap(*text.span(loop.iter), f"{method.self_name}.in_turns(", ")")
     for other in other_ways(method, gated):
         _watch(text, method, other)
     return text.result()
@@ -268,22 +269,15 @@ def _operands(node: ast.Call) -> tuple[ast.expr, ast.expr]:
     raise Unreadable("its addition has no two operands")
 
 
-def loops_around(method: Method, node: ast.AST) -> list[ast.AST]:
+def loops_around(method: Method, node: ast.AST) -> list[ast.For | ast.comprehension]:
     """List the loops around a part of a method that count their turns, outermost first."""
-    found: list[ast.AST] = []
+    found: list[ast.For | ast.comprehension] = []
     for around in enclosing(method, node):
         if isinstance(around, ast.For):
             found.append(around)
         elif isinstance(around, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
             found.extend(reversed(around.generators))
     return found[::-1]
-
-
-def _count(text: _Text, loop: ast.AST, name: str, owner: str) -> None:
-    """Make a loop keep in a variable which turn it takes."""
-    target, over = loop.target, loop.iter  # type: ignore[attr-defined]
-    text.wrap(*text.span(target), f"{name}, (", ")")
-    text.wrap(*text.span(over), f"{owner}.in_turns(", ")")
 
 
 def _gate_results(text: _Text, method: Method, call: _Call) -> None:
