@@ -41,7 +41,8 @@ class Addresses(Watch):
 
     def __init__(self, model: nn.Module, inputs: Any) -> None:
         super().__init__(model, inputs, closely=True)
-        self._found: dict[Node, Address] = {}
+        self.found: dict[Node, Address] = {}
+        """How values are met again; one that is not here cannot be."""
         self._calls: dict[Frame, Call] = {}
         self._called: Counter[str] = Counter()
         self._results: Counter[tuple[Frame, str]] = Counter()
@@ -52,10 +53,6 @@ class Addresses(Watch):
             if not isinstance(module, torch.jit.ScriptModule):
                 self.hook_before(module, self._given)
         return self
-
-    def of(self, node: Node) -> Address | None:
-        """How a value is met again; None where it cannot be."""
-        return self._found.get(node)
 
     def around(self, node: Node) -> tuple[Call, ...]:
         """The calls in which a value is handled, from the innermost outwards."""
@@ -89,9 +86,9 @@ class Addresses(Watch):
     def _note(self, frame: Frame, name: str, values: Any) -> None:
         for part, tensor in enumerate(tensors_in(values)):
             node = frame.find(tensor)
-            if node is not None and node.frame is frame and node not in self._found:
+            if node is not None and node.frame is frame and node not in self.found:
                 number = self._results[frame, name]
-                self._found[node] = Address(self._calls[frame], name, number, part)
+                self.found[node] = Address(self._calls[frame], name, number, part)
         self._results[frame, name] += 1
 
 
