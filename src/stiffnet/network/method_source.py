@@ -164,19 +164,17 @@ def _rewrapped(
         return new
     copies = {} if copies is None else copies
     itself = copies[id(value)] = CellType()
-    cells = []
-    for cell in value.__closure__ or ():
+
+    def renewed(cell: CellType) -> CellType:
         try:
             content = cell.cell_contents
-        except ValueError:
-            cells.append(cell)
-            continue
+        except ValueError:  # it is empty
+            return cell
         if id(content) in copies:
-            cells.append(copies[id(content)])
-            continue
-        inside = _holds(content, old)
-        cells.append(CellType(_rewrapped(content, old, new, copies)) if inside else cell)
-    made = _like(value, value.__code__, cells)
+            return copies[id(content)]
+        return CellType(_rewrapped(content, old, new, copies)) if _holds(content, old) else cell
+
+    made = _like(value, value.__code__, map(renewed, value.__closure__ or ()))
     made.__wrapped__ = new
     itself.cell_contents = made
     return made
