@@ -206,23 +206,19 @@ class Replay(Numbered):
 
     def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Leave gates out of a rate; end at the addition."""
-        plan = self.plan
-        if place in plan.gates and plan.of == "rate":
-            return operands_of(args, kwargs)[plan.gates[place]]
-        if place == plan.addition:
-            self._take(func, args, kwargs)
-        return func(*args, **kwargs)
-
-    def _take(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        of, operand = self.plan.of, self.plan.rate_operand
-        operands = operands_of(args, kwargs)
+        of, operand, operands = self.plan.of, self.plan.rate_operand, operands_of(args, kwargs)
+        if place in self.plan.gates and of == "rate":
+            return operands[self.plan.gates[place]]
+        if place != self.plan.addition:
+            return func(*args, **kwargs)
+        self._added = True
+        if of == "block":
+            return func(*args, **kwargs)
         scale = scale_of(func, {} if of == "rate" else kwargs)  # of a rate, its sign alone
         if of == "sum":
             raise _ReachedError(torch.add(*operands, alpha=scale))  # never in place
-        if of != "block":
-            value = operands[operand]
-            raise _ReachedError(value * scale if operand == 1 and scale != 1.0 else value.clone())
-        self._added = True
+        value = operands[operand]
+        raise _ReachedError(value * scale if operand == 1 and scale != 1.0 else value.clone())
 
 
 class _ReachedError(BaseException):
