@@ -20,11 +20,8 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     """
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
+    elif isinstance(value, list | tuple | Mapping):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_in(item)
     elif (
         hasattr(value, "__dict__")

@@ -97,13 +97,12 @@ class Given:
                 f"there are {length} positions where the call has {lengths} tokens, so that it is "
                 "not known which of them are padding"
             )
-        masks = [mask for mask in fitting if mask is not None]
-        if masks and len(fitting) > 1:
+        mask = fitting[0]
+        if len(fitting) > 1 and any(each is not None for each in fitting):
             raise StepError(
                 f"two sequences of the call have {length} tokens, and it is not known whose "
                 "padding counts here"
             )
-        mask = masks[0] if masks else None
         if mask is not None and len(mask) != samples:
             raise StepError(f"an attention mask for {len(mask)} samples was given with {samples}")
         return mask
@@ -299,7 +298,5 @@ def refuse_unread_padding(call: Arguments) -> None:
 
 def _holds_tokens(cache: Any) -> bool:
     """Whether a cache of keys and values has tokens in it already."""
-    if cache is None:
-        return False
     length = getattr(cache, "get_seq_length", None)
-    return bool(length()) if callable(length) else True
+    return bool(length()) if callable(length) else cache is not None

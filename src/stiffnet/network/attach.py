@@ -232,10 +232,8 @@ def _attached(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
 
 
 def _registered_name(module: nn.Module) -> str:
-    if isinstance(module, ConstantGate):
-        return module.label
-    names = (entry.name for entry in ATTENTION if entry.value is type(module))
-    return next(names, type(module).__name__)
+    name = module.label if isinstance(module, ConstantGate) else spelled(type(module), {})[0]
+    return name or type(module).__name__
 
 
 def _refuse_wrapped(model: nn.Module, verb: str) -> None:
@@ -311,15 +309,14 @@ def _gates(
     refused: dict[str, str] = {}
     for group in groups.values():
         try:
-            made = _made(group, maker, options)
-            for socket, gate in zip(group, made, strict=True):
+            for socket, gate in zip(group, _made(group, maker, options), strict=True):
                 _check(gate, socket)
                 _like(gate, model.get_submodule(socket.block), model, socket.dtype)
                 if start == "identity":
                     _start_at_identity(gate, maker)
                 gates[socket.name] = gate
         except StepError as error:
-            refused |= {socket.name: str(error) for socket in group}
+            refused |= dict.fromkeys((socket.name for socket in group), str(error))
     if refused:
         kind = "step" if sockets[0].step else "position"
         raise StepError(refusal(_name(maker), kind, refused, len(sockets)))

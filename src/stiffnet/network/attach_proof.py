@@ -187,16 +187,14 @@ def _turns(probes: list[_Probe], added: dict[int, Number]) -> dict[Number, Turn]
                 "the method in which it adds is called in a way that no subclass can change, such "
                 "as `Base.forward(self, x)`"
             )
-        seen = [added.get(id(copy)) for copy, _, _ in probe.calls]
-        if None in seen or len(set(seen)) != len(seen):
+        seen = {added[id(copy)]: turn for copy, _, turn in probe.calls if id(copy) in added}
+        if len(seen) != len(probe.calls):
             raise Unreadable("what it adds is not what the expression in its code says")
-        numbers = {number for place in seen if place for number in place[1:]}
+        numbers = {number for _, number in seen}
         in_loop = probe.spot.loop is not None
         if not (probe.wanted <= numbers if in_loop else probe.wanted == numbers):
             raise Unreadable("its code adds there in other steps too, or not in all")
-        for place, (_, _, turn) in zip(seen, probe.calls, strict=True):
-            assert place is not None
-            turns[place] = turn
+        turns |= seen
     return turns
 
 

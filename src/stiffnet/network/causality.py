@@ -144,9 +144,13 @@ def _with_others(
     """
 
     def seen(marks: int) -> tuple[list[dict[Site, Tensor]], int]:
+        values = []
         with _without_zeros(model):
-            passes = _exchanged(model, sequence, call, marks)
-            return [_operands(model, steps, each) for each in passes], marks
+            for each in _exchanged(model, sequence, call, marks):
+                with plain_run(model), Kept(model, steps, torch.clone) as kept:
+                    each.on(model)
+                values.append(kept.values)
+        return values, marks
 
     try:
         return seen(marks=0)
@@ -215,9 +219,3 @@ def _others(value: Tensor) -> Tensor:
         following: Tensor = known[(places + 1) % len(known)]
         return following
     return torch.where(value > 0, value - 1, value + 1)
-
-
-def _operands(model: nn.Module, steps: Sequence[Step], call: Example) -> dict[Site, Tensor]:
-    with plain_run(model), Kept(model, steps, lambda value: value.detach().clone()) as seen:
-        call.on(model)
-    return seen.values

@@ -157,8 +157,8 @@ def keep_padded(model: nn.Module) -> None:
 _MADE: WeakValueDictionary[tuple[type, Plan], type] = WeakValueDictionary()
 
 
-def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, type[Any]]:
-    """Make the class of blocks of some class with gates, and the plan that it follows.
+def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> type[Any]:
+    """Make the class of blocks of some class with gates; its `gated_plan` is what it follows.
 
     Raises Unreadable if the source of a method cannot be had or changed.
     """
@@ -179,7 +179,7 @@ def gated(original: type[nn.Module], gates: tuple[Gate, ...]) -> tuple[Plan, typ
             raise Unreadable(
                 f"no subclass with changed code can be made of it ({reason})"
             ) from error
-    return plan, made
+    return made
 
 
 def _subclass(original: type[nn.Module], plan: Plan, methods: list[Method]) -> type[Any]:
@@ -196,43 +196,36 @@ def _subclass(original: type[nn.Module], plan: Plan, methods: list[Method]) -> t
         base = original.__mro__[depth]
         bases.append(_named(base, (base,), {"patched_depth": depth, **by_depth[depth]}))
     body = {"gated_class": original, "gated_plan": plan, "patched_depth": 0, **by_depth[0]}
-    copying = [name for name in ("__copy__", "__deepcopy__") if hasattr(original, name)]
-    body |= {name: _checked(name) for name in copying}
-    joining = [name for name in METHODS if callable(getattr(original, name, None))]
-    body |= {name: _staying(name) for name in joining}
+    own = [name for name in (*_COPYING, *METHODS) if callable(getattr(original, name, None))]
+    body |= {name: _checked(name) for name in own}
     return _named(original, tuple(bases), body)
 
 
-def _checked(name: str) -> Callable[..., nn.Module]:
-    """A method by which blocks are copied, seen to keep the gates."""
+_COPYING = ("__copy__", "__deepcopy__")
 
-    def copied(self: Any, *memo: Any) -> nn.Module:
-        made: nn.Module = getattr(self.gated_class, name)(self, *memo)
+
+def _checked(name: str) -> Callable[..., Any]:
+    """A method by which blocks are copied or join their branches, seen to keep the gates."""
+
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = getattr(self.gated_class, name)(self, *args, **kwargs)
         gates = self.gated_plan.gates
-        if gates_of(made) != gates or any(gate.child not in made._modules for gate in gates):
+        if name not in _COPYING and isinstance(made, nn.Module) and made is not self:
+            raise StepError(
+                f"The `{name}` of {type(self).__name__} makes a layer that knows nothing of the "
+                "attached module. Use `stiffnet.fold`, which leaves such a block as it is unless "
+                "the module can be folded first."
+            )
+        if name in _COPYING and (
+            gates_of(made) != gates or any(gate.child not in made._modules for gate in gates)
+        ):
             raise StepError(
                 f"The `{name}` of {type(self).__name__} makes a block without the attached module. "
                 "Detach before copying, or let it copy `type(self)` and all children."
             )
         return made
 
-    return copied
-
-
-def _staying(name: str) -> Callable[..., Any]:
-    """A method by which blocks join their branches, seen not to put another module in its place."""
-
-    def joined(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = getattr(self.gated_class, name)(self, *args, **kwargs)
-        if isinstance(made, nn.Module) and made is not self:
-            raise StepError(
-                f"The `{name}` of {type(self).__name__} makes a layer that knows nothing of the "
-                "attached module. Use `stiffnet.fold`, which leaves such a block as it is unless "
-                "the module can be folded first."
-            )
-        return made
-
-    return joined
+    return checked
 
 
 def _named(like: type, bases: tuple[type, ...], body: dict[str, Any]) -> type[Any]:
@@ -251,13 +244,13 @@ def _digest(text: str) -> str:
 def _rebuilt(original: type[nn.Module], plan: Plan) -> nn.Module:
     """Make an empty block on its way out of a pickle or a copy."""
     try:
-        now, made = gated(original, plan.gates)
+        made = gated(original, plan.gates)
     except Unreadable as reason:
         raise StepError(
             f"A module was attached to a {original.__name__}, and that cannot be done again: "
             f"{reason}. Attach again to a new network, and load the weights into that."
         ) from reason
-    if now != plan:
+    if made.gated_plan != plan:
         raise StepError(
             f"The code of {original.__name__} is not what it was when a module was attached to it. "
             "Attach again to a new network, and load the weights into that."
@@ -268,7 +261,7 @@ def _rebuilt(original: type[nn.Module], plan: Plan) -> nn.Module:
 
 def put(block: nn.Module, gates: tuple[Gate, ...]) -> None:
     """Give a block the class that calls these gates, and no others, or raise Unreadable."""
-    _, block.__class__ = gated(original_class(block), gates)
+    block.__class__ = gated(original_class(block), gates)
 
 
 def take_out(block: nn.Module, children: Collection[str] | None = None) -> None:

@@ -11,7 +11,7 @@ import ast
 import functools
 import linecache
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
@@ -90,11 +90,8 @@ class Method:
         code = _code(text, filename, old.__code__)
         linecache.cache[filename] = (len(text), None, lines_of(text), filename)
         cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
-        closure = tuple(cells[name] for name in code.co_freevars)
-        new = FunctionType(code, old.__globals__, old.__name__, old.__defaults__, closure)
-        new.__kwdefaults__ = old.__kwdefaults__
-        functools.update_wrapper(new, old)
-        del new.__wrapped__  # type: ignore[attr-defined]  # it does not call the old one
+        new = _like(old, code, [cells[name] for name in code.co_freevars])
+        del new.__wrapped__  # it does not call the old one
         made: Callable[..., Any] = _rewrapped(self.owner.__dict__[self.name], old, new)
         return made
 
@@ -167,26 +164,28 @@ def _rewrapped(
         return new
     copies = {} if copies is None else copies
     itself = copies[id(value)] = CellType()
-    cells = []
-    for cell in value.__closure__ or ():
+
+    def renewed(cell: CellType) -> CellType:
         try:
             content = cell.cell_contents
-        except ValueError:
-            cells.append(cell)
-            continue
+        except ValueError:  # it is empty
+            return cell
         if id(content) in copies:
-            cells.append(copies[id(content)])
-            continue
-        inside = _holds(content, old)
-        cells.append(CellType(_rewrapped(content, old, new, copies)) if inside else cell)
-    made = FunctionType(
-        value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
-    )
-    made.__kwdefaults__ = value.__kwdefaults__
-    functools.update_wrapper(made, value)
-    made.__wrapped__ = new  # type: ignore[attr-defined]
+            return copies[id(content)]
+        return CellType(_rewrapped(content, old, new, copies)) if _holds(content, old) else cell
+
+    made = _like(value, value.__code__, map(renewed, value.__closure__ or ()))
+    made.__wrapped__ = new
     itself.cell_contents = made
     return made
+
+
+def _like(function: FunctionType, code: CodeType, cells: Iterable[CellType]) -> Any:
+    """Make a function as another one is, of other code or with another closure."""
+    name, defaults = function.__name__, function.__defaults__
+    made = FunctionType(code, function.__globals__, name, defaults, tuple(cells))
+    made.__kwdefaults__ = function.__kwdefaults__
+    return functools.update_wrapper(made, function)
 
 
 @functools.lru_cache(maxsize=512)

@@ -139,11 +139,7 @@ def _only(state: Node, rates: list[Node]) -> Iterator[str]:
     own = [n for n in state.frame.nodes if state.before & ~shared & (1 << n.index)]
     yield from (node.called.path for node in own if node.called is not None)
     for node in own:  # the state came in as an argument: go on in the code that computed it
-        if node.op == "argument" and node.outer is not None:
-            others = [
-                other.outer for other in state.frame.nodes
-                if other.op == "argument" and other.outer is not None and other not in own
-                and other.outer.frame is node.outer.frame
-            ]  # fmt: skip
-            if others:
+        if node.outer is not None:
+            beside = [n.outer for n in state.frame.nodes if n.outer and n not in own]
+            if others := [n for n in beside if n.frame is node.outer.frame]:
                 yield from _only(node.outer, others)

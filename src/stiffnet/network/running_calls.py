@@ -17,7 +17,6 @@ from stiffnet.errors import StepError
 from stiffnet.network.gated_block import gates_of
 from stiffnet.sequences import (
     TOKENS,
-    Arguments,
     given_to,
     hides_padding,
     keeps_apart,
@@ -58,22 +57,18 @@ class _Enter(_Hook):
                 f"The `{name}` has padding and does not say which tokens it is, so that an "
                 "attached module would read it. Give a mask of two axes, one number a token."
             )
-        self._refuse_apart(call)
+        outermost = not opened and any(name.endswith(TOKENS) for name in self.names)
+        apart = outermost and not compiling and keeps_apart(call, causal=self.calls.causal)
+        if apart:
+            raise StepError(
+                f"The `{apart}` hides tokens of a sequence from each other, as in packed "
+                "sequences, and an attached module would read their mean. Give each sequence as a "
+                "sample of its own, and a mask of two axes, one number a token."
+            )
         if given is not None:
             around = (given if compiling else given.without_full_masks()).within(around)
             self.calls.padded |= around.masked and module.training
         opened.append(around)
-
-    def _refuse_apart(self, call: Arguments) -> None:
-        inner = bool(self.calls.opened) or not any(n.endswith(TOKENS) for n in self.names)
-        if inner or torch.compiler.is_compiling():
-            return
-        if name := keeps_apart(call, causal=self.calls.causal):
-            raise StepError(
-                f"The `{name}` hides tokens of a sequence from each other, as in packed sequences, "
-                "and an attached module would read their mean. Give each sequence as a sample of "
-                "its own, and a mask of two axes, one number a token."
-            )
 
 
 @dataclass(eq=False)

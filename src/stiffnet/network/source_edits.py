@@ -108,7 +108,7 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
     by_spot: dict[tuple[Kind, int, int], list[Gate]] = defaultdict(list)
     for gate in gates:
         by_spot[gate.spot.kind, gate.spot.number, gate.spot.operand].append(gate)
-    loops: dict[ast.AST, str] = {}
+    loops: dict[ast.For | ast.comprehension, str] = {}
     gated = [method.additions[number] for kind, number, _ in by_spot if kind == "addition"]
     for number, ((kind, addition, operand), group) in enumerate(by_spot.items()):
         node = method.additions[addition] if kind == "addition" else method.tree
@@ -126,8 +126,9 @@ def with_gates(method: Method, gates: Sequence[Gate]) -> str:
             _gate_augmented(text, node, operand, call)
         elif isinstance(node, ast.Call):
             _gate_call(text, method, node, operand, call)
-    for loop, name in loops.items():
-        _count(text, loop, name, method.self_name)
+    for loop, name in loops.items():  # which keeps its turn in a variable of this name
+        text.wrap(*text.span(loop.target), f"{name}, (", ")")
+        text.wrap(*text.span(loop.iter), f"{method.self_name}.in_turns(", ")")
     for other in other_ways(method, gated):
         _watch(text, method, other)
     return text.result()
@@ -162,17 +163,15 @@ class _Call:
 def _gate_sum(text: _Text, method: Method, node: ast.BinOp, operand: int, call: _Call) -> None:
     """Gate one side of ``left + right``."""
     left, sign, right = text.sides(node)
-    state, name = (node.left, node.right)[1 - operand], call.temporary
-    if not call.with_state or isinstance(state, ast.Name):
-        name = state.id if isinstance(state, ast.Name) else ""
-        text.wrap(*(left, right)[operand], call.before(), call.behind(name))
+    state = _variable((node.left, node.right)[1 - operand])
+    if state or not call.with_state:
+        text.wrap(*(left, right)[operand], call.before(), call.behind(state))
         return
+    name = call.temporary
     head = _head(text, method, node)  # of a statement that is cut in two or three; else walrus
-    if operand == 1 and head is not None:
-        text.wrap(*left, f"{name} = ", f"; {head}{name}")
-        text.wrap(*right, call.before(), call.behind(name))
-    elif operand == 1:
-        text.wrap(*left, f"({name} := ", ")")
+    if operand == 1:
+        walrus, statement = (f"({name} := ", ")"), (f"{name} = ", f"; {head}{name}")
+        text.wrap(*left, *(walrus if head is None else statement))
         text.wrap(*right, call.before(), call.behind(name))
     else:  # the state is computed behind the rate: keep both, then add
         rate, operator = f"{name}_rate", "+" if isinstance(node.op, ast.Add) else "-"
@@ -213,21 +212,20 @@ def _gate_augmented(text: _Text, node: ast.AugAssign, operand: int, call: _Call)
     if operand == 1:
         text.wrap(value, end, call.before(), call.behind(target))
         return
-    if not call.with_state or isinstance(node.value, ast.Name):
-        name = node.value.id if isinstance(node.value, ast.Name) else ""
-        gated = f"{call.before()}{target}{call.behind(name)}"
+    name = _variable(node.value) or call.temporary
+    gated = f"{call.before()}{target}{call.behind(name)}"
+    if not call.with_state or name != call.temporary:
         text.wrap(start, end, f"{target} = {gated}; ", "")
     else:
         sign = "+=" if isinstance(node.op, ast.Add) else "-="
-        state = f"({call.temporary} := "
-        closing = call.behind(call.temporary)
         text.cut(start, value)
-        text.wrap(
-            value,
-            end,
-            f"{target} = ({state}",
-            f"), {call.before()}{target}{closing})[-1]; {target} {sign} {call.temporary}",
-        )
+        before, behind = f"{target} = (({name} := ", f"), {gated})[-1]; {target} {sign} {name}"
+        text.wrap(value, end, before, behind)
+
+
+def _variable(node: ast.expr) -> str:
+    """The name of a variable; nothing for any other expression."""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _plain(node: ast.expr) -> bool:
@@ -243,15 +241,12 @@ def _gate_call(text: _Text, method: Method, node: ast.Call, operand: int, call: 
     """Gate an operand of ``torch.add(a, b)``, ``a.add(b)`` or ``self.skip.add(a, b)``."""
     sides = _operands(node)
     rate, state = sides[operand], sides[1 - operand]
-    name = ""
-    if call.with_state:
-        if isinstance(state, ast.Name):
-            name = state.id
-        elif operand == 1:
-            name = call.temporary
-            text.wrap(*text.span(state), f"({name} := ", ")")
-        else:
+    name = _variable(state)
+    if call.with_state and not name:
+        if operand == 0:
             raise Unreadable("its addition computes the state behind the rate; use a variable")
+        name = call.temporary
+        text.wrap(*text.span(state), f"({name} := ", ")")
     statement = method.parents[node]
     if operand == 1 or not isinstance(rate, ast.Name) or not isinstance(statement, ast.Expr):
         text.wrap(*text.span(rate), call.before(), call.behind(name))
@@ -274,22 +269,15 @@ def _operands(node: ast.Call) -> tuple[ast.expr, ast.expr]:
     raise Unreadable("its addition has no two operands")
 
 
-def loops_around(method: Method, node: ast.AST) -> list[ast.AST]:
+def loops_around(method: Method, node: ast.AST) -> list[ast.For | ast.comprehension]:
     """List the loops around a part of a method that count their turns, outermost first."""
-    found: list[ast.AST] = []
+    found: list[ast.For | ast.comprehension] = []
     for around in enclosing(method, node):
         if isinstance(around, ast.For):
             found.append(around)
         elif isinstance(around, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
             found.extend(reversed(around.generators))
     return found[::-1]
-
-
-def _count(text: _Text, loop: ast.AST, name: str, owner: str) -> None:
-    """Make a loop keep in a variable which turn it takes."""
-    target, over = loop.target, loop.iter  # type: ignore[attr-defined]
-    text.wrap(*text.span(target), f"{name}, (", ")")
-    text.wrap(*text.span(over), f"{owner}.in_turns(", ")")
 
 
 def _gate_results(text: _Text, method: Method, call: _Call) -> None:
@@ -331,10 +319,8 @@ def _watch(text: _Text, method: Method, node: ast.expr | ast.stmt) -> None:
         text.wrap(*text.sides(node)[2], check, f", {state})")
     elif isinstance(node, ast.BinOp):
         left, _, right = text.sides(node)
-        if isinstance(node.right, ast.Name) and not isinstance(node.left, ast.Name):
-            text.wrap(*left, check, f", {node.right.id})")
-        else:
-            state = node.left.id if isinstance(node.left, ast.Name) else "None"
-            text.wrap(*right, check, f", {state})")
+        state = _variable(node.left) or _variable(node.right)
+        side = left if state and not _variable(node.left) else right
+        text.wrap(*side, check, f", {state or None})")
     else:
         text.wrap(*text.span(node), check, ")")

@@ -6,6 +6,7 @@ the outer weights of a 3×3 kernel see padding alone, and accuracy suffers witho
 
 import copy
 import math
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -61,7 +62,10 @@ def _trouble(network: nn.Module, size: int) -> str | None:
     try:
         convolutions = _convolutions(network, size)
     except Exception as error:  # whatever a network's own code raises
-        return _refusal(network, size, error)
+        with suppress(Exception):  # unless it does so on images of its own size too
+            _convolutions(network, _published_size(network) or LARGE)
+            return f"it cannot be run on {size} pixels ({first_line(error)})"
+        return None
     for _, before, left in convolutions[:1]:
         if left < PATCHES and before >= PATCH * left:
             return f"of {size} pixels it makes no more than {left} × {left} patches"
@@ -71,15 +75,6 @@ def _trouble(network: nn.Module, size: int) -> str | None:
             "only padding"
         )
     return None
-
-
-def _refusal(network: nn.Module, size: int, error: Exception) -> str | None:
-    """What the network raised, if the image size is the reason."""
-    try:
-        _convolutions(network, _published_size(network) or LARGE)
-    except Exception:
-        return None
-    return f"it cannot be run on {size} pixels ({first_line(error)})"
 
 
 def _convolutions(network: nn.Module, size: int) -> list[tuple[int, int, int]]:

@@ -57,7 +57,11 @@ def step_sizes(
         for number, (images, _) in enumerate(batches, 1):
             own = mapped(images, lambda image: image.to(parameter, copy=True))  # it may be changed
             as_arguments(own).on(model)
-            _refuse_repeated(found, number)
+            if again := [step for step, parts in found.items() if len(parts) > number]:
+                raise StepError(
+                    f"The module at step {again[0]!r} ran more than once for a batch, so that it "
+                    "has several values for an image. Give a network that runs each step once."
+                )
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
@@ -93,15 +97,6 @@ def epoch_of(file: Path) -> int | None:
     """Return the epoch whose values a file holds, by its name; None if it is another file."""
     found = FILE.fullmatch(file.name)
     return int(found[1]) if found else None
-
-
-def _refuse_repeated(found: Mapping[str, list[Tensor]], passes: int) -> None:
-    for step, parts in found.items():
-        if len(parts) > passes:
-            raise StepError(
-                f"The module at step {step!r} ran more than once for a batch, so that it has "
-                "several values for an image. Give a network that runs each step once."
-            )
 
 
 def _take(

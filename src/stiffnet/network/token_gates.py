@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,8 @@ from stiffnet.network.running_calls import running_calls
 from stiffnet.sequences import parameters_of, takes_tokens
 from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.tokens import SAMPLES, reads_tokens, sequences_of_call
+
+Axes = tuple[int, ...]
 
 
 def is_given_tokens(model: nn.Module, call: Example) -> bool:
@@ -54,10 +55,14 @@ def read_tokens(
             continue
         strict = not beside and (sees or (words and masked))
         if isinstance(gate, Attention) and gate.pools_tokens:
-            if strict or _reads_one_axis(socket, gate, axes or None):
-                _refuse(socket, gate, axes or None, causal=sees, by_name=by_name)
+            read = tuple(gate.positions(torch.empty(socket.shape, device="meta")))
+            if strict or (read == axes if axes else len(read) == 1):
+                # What an attention layer is told is about the positions; a mask that a network
+                # takes by name may be about any axis of its length.
+                told = read if len(read) == 1 and not by_name else None
+                _refuse_padding(socket, gate, read, axes or told)
                 if sees:
-                    _refuse_rows(socket, gate, [sequence.length for sequence in found])
+                    _refuse_causal(socket, gate, read, [sequence.length for sequence in found])
                 gate.tokens = TokenMeans(calls, sees)
                 calls.causal &= sees
             elif not beside:
@@ -75,52 +80,42 @@ def read_tokens(
     return calls
 
 
-def _reads_one_axis(socket: Socket, gate: Attention, axes: tuple[int, ...] | None) -> bool:
-    positions = tuple(gate.positions(torch.empty(socket.shape, device="meta")))
-    return len(positions) == 1 if axes is None else positions == tuple(axes)
-
-
-def _refuse(socket: Socket, gate: Attention, axes: Any, *, causal: bool, by_name: bool) -> None:
-    """Refuse a gate that would read padding, or in a causal step later tokens.
-
-    A mask that a network takes `by_name` may be about any axis of its length, so that the one that
-    counts tokens must be known. What an attention layer is told is about the positions.
-    """
+def _refuse_padding(socket: Socket, gate: Attention, read: Axes, tokens: Axes | None) -> None:
+    """Refuse a gate that reads padding: the axes that it reads are not proved to be the tokens'."""
     name = type(gate).__name__
-    positions = tuple(gate.positions(torch.empty(socket.shape, device="meta")))
-    if axes is None and not by_name and len(positions) == 1:
-        axes = positions
-    if axes is None:
+    if tokens is None:
         raise StepError(
             f"{name} would read padding at {socket.name!r}, as it is not proved which axis counts "
             "the tokens: the network runs on no other length. Give another `example`."
         )
-    if positions != tuple(axes):
+    if read != tokens:
         raise StepError(
             f"{name} would read padding at step {socket.name!r}, whose rate of shape "
-            f"{socket.shape} has its tokens along axes {tuple(axes)} and other positions beside "
-            "them. Choose other steps with `where=`, or a constant module ('asr:se')."
+            f"{socket.shape} has its tokens along axes {tokens} and other positions beside them. "
+            "Choose other steps with `where=`, or a constant module ('asr:se')."
         )
-    norms = [m for m in gate.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    if causal and norms:
+
+
+def _refuse_causal(socket: Socket, gate: Attention, read: Axes, lengths: Sequence[int]) -> None:
+    """Refuse a gate that on a causal step would read later tokens.
+
+    They are mixed by a batch norm, or are among several positions for each token.
+    """
+    name = type(gate).__name__
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in gate.modules()):
         raise StepError(
             f"{name} has a batch norm, which in training would mix later tokens into step "
             f"{socket.name!r}, and the network is causal. Choose a module without one, such as "
             "'se' or 'ie', or `adaptor='narrow'` for StepNet."
         )
-
-
-def _refuse_rows(socket: Socket, gate: Attention, lengths: Sequence[int]) -> None:
-    """Refuse a causal step with several positions for each token, of which some come later."""
-    (axis,) = gate.positions(torch.empty(socket.shape, device="meta"))
+    (axis,) = read
     positions = socket.shape[axis]
-    if positions in lengths or all(positions % length for length in lengths):
-        return
-    raise StepError(
-        f"{type(gate).__name__} would read later tokens at step {socket.name!r}, which is causal "
-        f"and has {positions} positions for the sequence of the example, several for each token. "
-        "Choose other steps with `where=`, or a constant module ('asr:se')."
-    )
+    if positions not in lengths and not all(positions % length for length in lengths):
+        raise StepError(
+            f"{name} would read later tokens at step {socket.name!r}, which is causal and has "
+            f"{positions} positions for the sequence of the example, several for each token. "
+            "Choose other steps with `where=`, or a constant module ('asr:se')."
+        )
 
 
 def _mixes_positions(socket: Socket, gate: nn.Module) -> bool:

@@ -91,17 +91,16 @@ def _as_labels(labels: Any, samples: int) -> Labels:
         given = torch.as_tensor(labels).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
         return OtherLabels(f"a {type(labels).__name__}")
-    if given.is_floating_point() or given.is_complex():
-        return OtherLabels(f"{given.dtype} of shape {tuple(given.shape)}")
+    what = f"{given.dtype} of shape {tuple(given.shape)}"
     if given.shape == (samples, 1):
         given = given[:, 0]
-    if given.ndim == 1 and len(given) != samples:
+    if given.is_floating_point() or given.is_complex() or given.ndim != 1:
+        return OtherLabels(what)
+    if len(given) != samples:
         raise DataError(
-            f"The labels of {samples} samples are {given.dtype} of shape {tuple(given.shape)}. "
-            "Give one whole class number for each sample, or no labels."
+            f"The labels of {samples} samples are {what}. Give one whole class number for each "
+            "sample, or no labels."
         )
-    if given.ndim != 1:
-        return OtherLabels(f"{given.dtype} of shape {tuple(given.shape)}")
     return given.long()
 
 

@@ -165,16 +165,9 @@ def _mathematical() -> AbstractContextManager[None]:
 def _planned(seen: Addresses, step: Step, of: Of) -> tuple[Plan, Tensor | None]:
     """Where the step begins, and how the state is laid out there, if it is laid out otherwise."""
     site = step.state_at
-    found = next(
-        (
-            (total, verdict)
-            for frame in seen.frames
-            if frame.path == site.module
-            for total, verdict in verdicts(frame)
-            if total.number == site.number
-        ),
-        None,
-    )
+    frames = [frame for frame in seen.frames if frame.path == site.module]
+    added = (found for frame in frames for found in verdicts(frame))
+    found = next((each for each in added if each[0].number == site.number), None)
     if found is None:
         raise StepError(
             f"Step {step.name!r} did not run as it did when it was found. Find the steps again "
@@ -182,7 +175,7 @@ def _planned(seen: Addresses, step: Step, of: Of) -> tuple[Plan, Tensor | None]:
         )
     total, verdict = found
     state, rate = (total.operands[i] for i in (verdict.state_operand, 1 - verdict.state_operand))
-    address = None if verdict.input is None else seen.of(verdict.input)
+    address = None if verdict.input is None else seen.found.get(verdict.input)
     if verdict.input is None or address is None or state is None or rate is None:
         raise StepError(
             f"Step {step.name!r} has no one input that can be varied: it begins at several values, "

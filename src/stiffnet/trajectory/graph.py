@@ -320,11 +320,9 @@ class Watch(ModuleStack):
         if name in ADDITIONS:
             operands = [v for v in operands_of(*given) if isinstance(v, Tensor)]
             if len(operands) == 2 and operands[0].shape == operands[1].shape:
-                self.origins.added(
-                    frame.path,
-                    [unwrapped(v) for v in operands],
-                    [frame.find(v) is not None and unwrapped(v) is v for v in operands],
-                )
+                whole = [(frame.find(v), v, unwrapped(v)) for v in operands]
+                lost = [own for node, v, own in whole if node is None or own is not v]
+                self.origins.added(frame.path, lost)
         if inputs:
             self.origins.read(name)
             return

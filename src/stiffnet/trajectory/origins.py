@@ -35,12 +35,10 @@ class Origins:
     model: nn.Module
     sums: list[StrangeSum] = field(default_factory=list)
     _left: bool = False  # values of the pass were read by code outside torch
-    _constants: dict[int, Tensor] = field(default_factory=dict)
-    _strangers: dict[int, tuple[Tensor, Shapes]] = field(default_factory=dict)
+    _known: dict[int, tuple[Tensor, Shapes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        own: Iterable[Tensor] = (*self.model.parameters(), *self.model.buffers())
-        self._constants = {id(tensor): tensor for tensor in own}
+        self.made("", (), (*self.model.parameters(), *self.model.buffers()))
 
     def read(self, name: str) -> None:
         """Note a function that was given values which depend on the network's input."""
@@ -50,33 +48,26 @@ class Origins:
         """Note what a function made of values none of which is known to depend on the input."""
         sources: Shapes = frozenset().union(*(self.sources(tensor) for tensor in given))
         for tensor in results:
-            if sources:
-                self._strangers[id(tensor)] = tensor, sources
-            elif name in FROM_OUTSIDE and self._left:
-                self._strangers[id(tensor)] = tensor, frozenset((tuple(tensor.shape),))
-            else:
-                self._constants[id(tensor)] = tensor
+            own = sources
+            if name in FROM_OUTSIDE and self._left:
+                own = own or frozenset((tuple(tensor.shape),))
+            if own or id(tensor) not in self._known:  # a stranger remains one
+                self._known[id(tensor)] = tensor, own
 
     def sources(self, tensor: Tensor) -> Shapes:
         """Shapes of the strangers that a tensor is or was made from; none of a constant."""
-        if id(tensor) in self._strangers:
-            return self._strangers[id(tensor)][1]
-        return frozenset() if id(tensor) in self._constants else frozenset((tuple(tensor.shape),))
+        known = self._known.get(id(tensor))
+        return frozenset((tuple(tensor.shape),)) if known is None else known[1]
 
-    def added(self, module: str, operands: Sequence[Tensor], followed: Sequence[bool]) -> None:
-        """Note an addition of two values of one shape, if one is not followed and none constant."""
-        sources = [
-            self.sources(tensor)
-            for tensor, known in zip(operands, followed, strict=True)
-            if not known
-        ]
+    def added(self, module: str, lost: Sequence[Tensor]) -> None:
+        """Note an addition by those of its operands that are not followed; none may be constant."""
+        sources = [self.sources(tensor) for tensor in lost]
         if sources and all(sources):
             self.sums.append(StrangeSum(module, frozenset().union(*sources)))
 
     def close(self) -> None:
         """Let the tensors go."""
-        self._constants.clear()
-        self._strangers.clear()
+        self._known.clear()
 
 
 class Below(TorchDispatchMode):

@@ -156,11 +156,6 @@ class _Norms(Recorder):
         hook = _Uncopied(lambda *_: stack and stack.pop())
         self.watching.enter_context(module.register_forward_hook(hook, always_call=True))
 
-    def look_for(self, steps: Sequence[Step]) -> None:
-        """Say which steps' sites to meet, whole blocks among them."""
-        super().look_for(steps)
-        self._blocks = {place.module for place in self.sites if place.kind == "block"}
-
     def _find(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find the steps, or where their tokens are, on the first batch; then never run again."""
         if self._finding:
@@ -210,7 +205,7 @@ class _Norms(Recorder):
         if self._finding:
             return
         super().enter(path, module, args)
-        if self.running and path in self._blocks:
+        if self.running and self._due(path):
             self._entered[path] = next(tensors_in(args)).detach().clone()
 
     def leave(self, module: nn.Module, output: Any) -> None:
@@ -218,19 +213,20 @@ class _Norms(Recorder):
         if self._finding:
             return
         path = self.paths[module]
-        if path in self._entered and output is not None:
-            self._meet_block(path, self._entered.pop(path), next(tensors_in(output)).detach())
+        before = self._entered.pop(path, None)
+        if before is not None and output is not None:
+            after = next(tensors_in(output)).detach()
+            for site in self._due(path):
+                self.hand_over(site, before if site.operand == 0 else after - before)
         super().leave(module, output)
+
+    def _due(self, path: str) -> Mapping[Site, None]:
+        """What is to be met in the call of a module that runs, as a whole block."""
+        return self.sites.get(Place(path, "block", self.counts[path, "call"] - 1), {})
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one tensor function, which the finding of steps does too."""
         return func(*args, **kwargs) if self._finding else super().function(func, args, kwargs)
-
-    def _meet_block(self, path: str, before: Tensor, after: Tensor) -> None:
-        place = Place(path, "block", self.counts[path, "block"])
-        self.counts[path, "block"] += 1
-        for site in self.sites.get(place, ()):
-            self.hand_over(site, before if site.operand == 0 else after - before)
 
     def take(self, site: Site, value: Tensor, scale: float) -> None:
         """Keep the norms of an operand over all but padding, and let it go."""

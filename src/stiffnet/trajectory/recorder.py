@@ -7,10 +7,10 @@ subclass.
 """
 
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -24,7 +24,7 @@ from stiffnet.trajectory.functions import KINDS, name_of, operands_of
 from stiffnet.trajectory.step import Site, Step
 
 
-class ModuleStack(AbstractContextManager["ModuleStack"]):
+class ModuleStack(TorchFunctionMode, ABC):
     """Knows which module's own code is running, by hooks that no module carries.
 
     The hooks are torch's process-wide ones, so a deep copy made meanwhile takes none along, and
@@ -33,20 +33,26 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
     """
 
     def __init__(self, model: nn.Module) -> None:
+        super().__init__()
         self.paths = {module: name for name, module in model.named_modules()}
         self.model = model
         self._thread = threading.get_ident()  # the hooks run in every thread; this one counts
-        self._functions = _Functions(self)
 
     def __enter__(self) -> Self:
         self.watching = ExitStack()  # what ends with it, hooks of those derived from it too
         self.watching.enter_context(register_module_forward_pre_hook(self._enter))
         self.watching.enter_context(register_module_forward_hook(self._leave, always_call=True))
-        self.watching.enter_context(self._functions)
+        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.watching.__exit__(*error)
+        with self.watching:
+            super().__exit__(*error)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return self.function(func, args, kwargs or {})
 
     def hook_before(self, module: nn.Module, hook: Any) -> RemovableHandle:
         """Have a hook run on a module itself, because only such a hook sees keywords."""
@@ -78,19 +84,6 @@ class ModuleStack(AbstractContextManager["ModuleStack"]):
     @abstractmethod
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one tensor function of the code that runs."""
-
-
-class _Functions(TorchFunctionMode):
-    """Hands every tensor function to a `ModuleStack`."""
-
-    def __init__(self, stack: ModuleStack) -> None:
-        super().__init__()
-        self._stack = stack
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        return self._stack.function(func, args, kwargs or {})
 
 
 class Place(NamedTuple):

@@ -41,7 +41,8 @@ class Addresses(Watch):
 
     def __init__(self, model: nn.Module, inputs: Any) -> None:
         super().__init__(model, inputs, closely=True)
-        self._found: dict[Node, Address] = {}
+        self.found: dict[Node, Address] = {}
+        """How values are met again; one that is not here cannot be."""
         self._calls: dict[Frame, Call] = {}
         self._called: Counter[str] = Counter()
         self._results: Counter[tuple[Frame, str]] = Counter()
@@ -52,10 +53,6 @@ class Addresses(Watch):
             if not isinstance(module, torch.jit.ScriptModule):
                 self.hook_before(module, self._given)
         return self
-
-    def of(self, node: Node) -> Address | None:
-        """How a value is met again; None where it cannot be."""
-        return self._found.get(node)
 
     def around(self, node: Node) -> tuple[Call, ...]:
         """The calls in which a value is handled, from the innermost outwards."""
@@ -89,9 +86,9 @@ class Addresses(Watch):
     def _note(self, frame: Frame, name: str, values: Any) -> None:
         for part, tensor in enumerate(tensors_in(values)):
             node = frame.find(tensor)
-            if node is not None and node.frame is frame and node not in self._found:
+            if node is not None and node.frame is frame and node not in self.found:
                 number = self._results[frame, name]
-                self._found[node] = Address(self._calls[frame], name, number, part)
+                self.found[node] = Address(self._calls[frame], name, number, part)
         self._results[frame, name] += 1
 
 
@@ -209,23 +206,19 @@ class Replay(Numbered):
 
     def meet(self, place: Place, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Leave gates out of a rate; end at the addition."""
-        plan = self.plan
-        if place in plan.gates and plan.of == "rate":
-            return operands_of(args, kwargs)[plan.gates[place]]
-        if place == plan.addition:
-            self._take(func, args, kwargs)
-        return func(*args, **kwargs)
-
-    def _take(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        of, operand = self.plan.of, self.plan.rate_operand
-        operands = operands_of(args, kwargs)
+        of, operand, operands = self.plan.of, self.plan.rate_operand, operands_of(args, kwargs)
+        if place in self.plan.gates and of == "rate":
+            return operands[self.plan.gates[place]]
+        if place != self.plan.addition:
+            return func(*args, **kwargs)
+        self._added = True
+        if of == "block":
+            return func(*args, **kwargs)
         scale = scale_of(func, {} if of == "rate" else kwargs)  # of a rate, its sign alone
         if of == "sum":
             raise _ReachedError(torch.add(*operands, alpha=scale))  # never in place
-        if of != "block":
-            value = operands[operand]
-            raise _ReachedError(value * scale if operand == 1 and scale != 1.0 else value.clone())
-        self._added = True
+        value = operands[operand]
+        raise _ReachedError(value * scale if operand == 1 and scale != 1.0 else value.clone())
 
 
 class _ReachedError(BaseException):

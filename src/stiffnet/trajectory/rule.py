@@ -72,8 +72,7 @@ def _refuse_fused(frame: Frame, found: "_Steps") -> None:
     for node in frame.nodes:
         state, *others = node.operands if node.op in FUSED and node.operands else (None,)
         for rate in others:
-            stream = stream_of(state) if state is not None and rate is not None else []
-            root = next((n for n in stream if rate is not None and precedes(n, rate)), None)
+            root = _root(state, rate) if state and rate else None
             if root is not None and _is_the_way_on(node, _Verdict(0, True, (root,)), found):
                 raise StepError(
                     f"In {_place(frame)} a state and its rate are added by `{node.op}`, in which "
@@ -180,10 +179,15 @@ def _without_reading(rate: Node, state: Node) -> Node:
 def _identity(total: Node, left: Node, right: Node) -> _Verdict | None:
     """The rate was computed from the state, which is handed through."""
     for operand, (state, rate) in enumerate(((left, right), (right, left))):
-        root = next((node for node in stream_of(state) if precedes(node, rate)), None)
+        root = _root(state, rate)
         if root is not None and _is_branch(root, rate):
             return _Verdict(operand, True, (root,))
     return None
+
+
+def _root(state: Node, rate: Node) -> Node | None:
+    """The nearest value in the state's stream that the rate was computed from."""
+    return next((node for node in stream_of(state) if precedes(node, rate)), None)
 
 
 def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
@@ -191,20 +195,12 @@ def _argument(total: Node, left: Node, right: Node) -> _Verdict | None:
     found = []
     for operand, (state, rate) in enumerate(((left, right), (right, left))):
         root = stream_of(state)[-1]
-        if root.op != "argument" or root.outer is None:
+        if root.outer is None:
             continue
-        sources = [
-            node for node in root.frame.nodes
-            if node.op == "argument" and node.outer is not None and node is not root
-            and (node is rate or precedes(node, rate))
-        ]  # fmt: skip
+        sources = [n for n in root.frame.nodes if n.outer and n is not root and reaches(n, rate)]
         given = same_values(rate)
-        relations = [
-            relation
-            for source in sources
-            if source.outer
-            and (relation := _relation(root.outer, source.outer, given=source is given))
-        ]
+        each = (_relation(root.outer, n.outer, given=n is given) for n in sources if n.outer)
+        relations = [relation for relation in each if relation is not None]
         if relations:
             identity = any(handed for handed, _ in relations)
             begins = tuple(node for handed, node in relations if handed is identity)
@@ -229,8 +225,6 @@ def _relation(state: Node, source: Node, *, given: bool) -> tuple[bool, Node] | 
                 weight_between(fork, state) < weight_between(fork, source)
             )
             return (False, fork) if plainer or not given else None
-        if state.op != "argument" or source.op != "argument":
-            return None
         if state.outer is None or source.outer is None:
             return None
         state, source = state.outer, source.outer

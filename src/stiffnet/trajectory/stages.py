@@ -96,10 +96,8 @@ def way_between(start: Node, end: Node, sources: Callable[[Node], list[Node]]) -
 
 def handed_on(node: Node) -> list[Node]:
     """The value that a value is in other code, or that it rearranges; none if it was computed."""
-    if node.op == "argument":
-        return [node.outer] if node.outer is not None else []
-    if node.inner is not None:
-        return [node.inner]
+    if same := node.outer or node.inner:
+        return [same]
     rearranges = node.op in SAME_VALUES or node.op in PERMUTATIONS
     return list(node.inputs[:1]) if rearranges else []
 

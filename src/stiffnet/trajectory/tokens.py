@@ -324,23 +324,26 @@ def without_padding(value: Tensor, site: Site, given: Given | Heard) -> Tensor:
     It is met at `site`, whose `tokens` are known; without tokens it is returned as it is. A
     StepError if it cannot be told which positions are padding.
     """
-    if site.tokens is None:
-        raise StepError(_refusal(site, "the network runs on no other length, so that it is not "
-                                       "proved which axis counts the tokens"))  # fmt: skip
-    if not site.tokens:
+    if site.tokens == ():
         return value
-    if len(site.tokens) > 1:
-        raise StepError(_refusal(site, "several axes of its state count tokens"))
-    (axis,) = site.tokens
-    rows = value.shape[site.axis] // site.entries
-    length = length_at(value, site)
-    assert length is not None
-    if axis != site.axis and site.entries > 1:
-        raise StepError(_refusal(site, "its state mixes samples and other positions in one axis"))
+    rows, length = value.shape[site.axis] // site.entries, length_at(value, site)
     try:
+        if site.tokens is None:
+            raise StepError(
+                "the network runs on no other length, so that it is not proved which axis counts "
+                "the tokens"
+            )
+        if length is None:
+            raise StepError("several axes of its state count tokens")
+        (axis,) = site.tokens
+        if axis != site.axis and site.entries > 1:
+            raise StepError("its state mixes samples and other positions in one axis")
         mask = given.mask_for(rows, length)
     except StepError as error:
-        raise StepError(_refusal(site, str(error))) from error
+        raise StepError(
+            f"The batch has padding, and in {site.module!r} {error}. Give batches without padding: "
+            "samples of one length, or one at a time."
+        ) from error
     if mask is None:
         return value
     shape = [1] * value.ndim
@@ -350,10 +353,3 @@ def without_padding(value: Tensor, site: Site, given: Given | Heard) -> Tensor:
         mask = mask if site.axis < axis else mask.transpose(0, 1)
         shape[site.axis], shape[axis] = rows, length
     return torch.where(mask.reshape(shape).to(value.device), value.detach(), 0)
-
-
-def _refusal(site: Site, reason: str) -> str:
-    return (
-        f"The batch has padding, and in {site.module!r} {reason}. Give batches without padding: "
-        "samples of one length, or one at a time."
-    )

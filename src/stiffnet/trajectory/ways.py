@@ -86,22 +86,19 @@ def gates(rate: Node) -> Iterator[tuple[Node, int]]:
     """
     node: Node | None = rate
     while node is not None:
-        if node.op in SAME_VALUES:
-            node = node.inputs[0]
-        elif node.op in SCALINGS:
+        node = same_values(node)
+        if node.op in SCALINGS:
             operand = _scaled_operand(node)
             if operand is None:
                 return
             yield node, operand
             node = node.operands[operand]
-        elif node.op == "call" and node.called is not None:
+        elif node.called is not None:
             if "norm" in type(node.called.module).__name__.lower():
                 return
             node = node.inner
-        elif node.op == "argument":
-            node = node.outer
         else:
-            return
+            node = node.outer
 
 
 def before_gates(rate: Node) -> Node:
@@ -110,10 +107,7 @@ def before_gates(rate: Node) -> Node:
     for product, operand in gates(rate):
         source = product.operands[operand]
         while source is not None and source.frame is not rate.frame:
-            if source.op in SAME_VALUES:
-                source = source.inputs[0]
-            else:
-                source = source.outer if source.op == "argument" else None
+            source = same_values(source).outer
         plain = source or plain
     return plain
 

@@ -122,40 +122,28 @@ def _own_state(model: nn.Module) -> Iterator[None]:
     level deep. So do weights, where a change of mode may change them, as LoRA's layers merge theirs
     for evaluation.
     """
-    kept = [
-        (module, dict(module._buffers), _copied(module._buffers), _copied(_attributes(module)))
-        for module in model.modules()
-        if not isinstance(module, torch.jit.ScriptModule | LazyModuleMixin)
-    ]
-    objects = [_attributes(module) for module, *_ in kept]
-    weights = [(module, dict(module._parameters)) for module in _changing_with_mode(model)]
-    copies = [_copied(own) for _, own in weights]
+    foreign = (torch.jit.ScriptModule, LazyModuleMixin)
+    modules = [module for module in model.modules() if not isinstance(module, foreign)]
+    switching = {
+        part for module in model.modules() if _switches(module) for part in module.modules()
+    }
+    whole: list[dict[str, Any]] = [vars(module) for module in modules]
+    whole += [module._parameters for module in modules if module in switching]
+    before = [(holder, _own(holder)) for holder in (*whole, *(m._buffers for m in modules))]
+    copies = [_copied(own) for _, own in before]
     try:
         yield
     finally:
-        for (module, own), copy in zip(weights, copies, strict=True):
-            module._parameters.clear()
-            module._parameters.update(own)
+        for holder in whole:  # in which nothing new stays
+            for name in _own(holder):
+                del holder[name]
+        for (holder, own), copy in zip(before, copies, strict=True):
+            holder.update(own)
             _refill(own, copy)
-        for (module, buffers, values, contents), attributes in zip(kept, objects, strict=True):
-            module._buffers.update(buffers)
-            for name in set(_attributes(module)) - set(attributes):
-                del module.__dict__[name]
-            module.__dict__.update(attributes)
-            _refill(buffers, values)
-            _refill(attributes, contents)
 
 
-def _changing_with_mode(model: nn.Module) -> list[nn.Module]:
-    """The modules with a `train` or `eval` of their own, and all that are inside them."""
-    found = {
-        inner: None
-        for module in model.modules()
-        if _switches(module)
-        for inner in module.modules()
-        if not isinstance(inner, torch.jit.ScriptModule | LazyModuleMixin)
-    }
-    return list(found)
+def _own(holder: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in holder.items() if name not in _MACHINERY}
 
 
 def _switches(module: nn.Module) -> bool:
@@ -165,10 +153,6 @@ def _switches(module: nn.Module) -> bool:
         or kind.eval is not nn.Module.eval
         or not {"train", "eval"}.isdisjoint(vars(module))
     )
-
-
-def _attributes(module: nn.Module) -> dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if name not in _MACHINERY}
 
 
 def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
