@@ -27,7 +27,7 @@ from stiffnet.trajectory.batch import Example
 from stiffnet.trajectory.norms import sample_norms
 from stiffnet.trajectory.recorder import Place, Recorder
 from stiffnet.trajectory.steps import Site, Step, steps_of_call
-from stiffnet.trajectory.tokens import length_at, reads_tokens, with_tokens, without_padding
+from stiffnet.trajectory.tokens import length_at, with_tokens, without_padding
 from stiffnet.trajectory.wrappers import eagerly, unwrap
 
 
@@ -131,16 +131,16 @@ class _Norms(Recorder):
     def __enter__(self) -> Self:
         super().__enter__()
         takers = [module for module in self.paths if takes_tokens(module)]
+        layers = [module for module in self.paths if isinstance(module, nn.MultiheadAttention)]
+        reads = bool(takers or layers)
         sites = [site for step in self.steps for site in (step.state_at, step.rate_at)]
-        unknown = any(site.tokens is None for site in sites)
-        if not self._known or (unknown and reads_tokens(self.model)):
+        if not self._known or (reads and any(site.tokens is None for site in sites)):
             self._first = self._hook(self.model, self._find)
-        if not reads_tokens(self.model):
+        if not reads:
             self._hook(self.model, self._look)
-        for module in self.paths:
-            if isinstance(module, nn.MultiheadAttention):
-                self._hook(module, self._hear)
-        for module in around_layers(self.model):
+        for module in layers:
+            self._hook(module, self._hear)
+        for module in around_layers(self.model) if layers else ():
             self._hook(module, lambda *_: self._heard.append(Heard()))
             self._pop_after(module, self._heard)
         for module in takers:
