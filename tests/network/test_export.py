@@ -3,6 +3,7 @@
 import json
 import warnings
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -227,6 +228,26 @@ def test_images_do_not_get_into_a_program(tmp_path):
     export_program(small(), tmp_path / "net.pt2", torch.full((3, 3, 8, 8), 7.0))
     given, _ = torch.export.load(tmp_path / "net.pt2").example_inputs
     assert not torch.any(given[0] == 7)
+
+
+class Inside(nn.Module):
+    """Code of a file, which would be named in what torch writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small()
+
+    def forward(self, images):
+        return self.inner(images).softmax(1)
+
+
+@pytest.mark.parametrize("write", [pytest.param(export_onnx, marks=needs_onnx), export_program])
+def test_files_do_not_say_where_code_lies_on_this_machine(tmp_path, write):
+    write(Inside().eval(), tmp_path / "net", EXAMPLE)
+    content = (tmp_path / "net").read_bytes()
+    for place in (Path(__file__), Path(torch.__file__).parent):
+        assert str(place).encode() not in content
+    assert b"softmax(1)" not in content, "nor what it says"
 
 
 def test_a_network_is_borrowed_only(tmp_path):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from stiffnet.errors import ExportError, StiffnetError
 from stiffnet.files import atomic_write, check_writable
@@ -225,6 +225,7 @@ def _prepared(
             outputs = own(images.clone())
             before, again = list(tensors_in(outputs)), list(tensors_in(own(images.clone())))
             program = torch.export.export(own, (images,), dynamic_shapes=({0: any_number},))
+            _forget_places(program)
     except Exception as error:  # torch's, or whatever the network's own code raises
         raise _cannot(model, "for any number of images", error) from error
     if scaled_error(before, again) > 0:
@@ -233,6 +234,13 @@ def _prepared(
             "or by what it keeps of a pass. Let it do so in training only."
         )
     return own, program, outputs
+
+
+def _forget_places(program: torch.export.ExportedProgram) -> None:
+    """Leave out of a program in which files of this machine, and with which code, it was made."""
+    for part in program.graph_module.modules():
+        for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
+            node.meta.pop("stack_trace", None)
 
 
 def _cannot(model: nn.Module, how: str, error: Exception) -> ExportError:
