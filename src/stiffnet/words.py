@@ -10,7 +10,7 @@ def few(names: Iterable[str], most: int = 3, separator: str = ", ") -> str:
     ('a, b', 'a, b, c and 3 more', 'none')
     """
     named = list(names)
-    more = f" and {len(named) - most} more" if len(named) > most else ""
+    more = f" and {len(named) - most:,} more" if len(named) > most else ""
     return (separator.join(named[:most]) or "none") + more
 
 

@@ -13,6 +13,7 @@ from stiffnet.files import HEAD
 from stiffnet.jobs.places import check_places, write
 from stiffnet.jobs.subject import Spec
 from stiffnet.jobs.watching import SILENT, Watcher
+from stiffnet.network.model_folder import MANIFEST
 from stiffnet.report.kinds import KINDS
 from stiffnet.report.markdown import markdown
 from stiffnet.report.page import page
@@ -20,10 +21,11 @@ from stiffnet.results.demo import DemoReport
 from stiffnet.results.record import Record
 from stiffnet.results.study import StudyReport
 from stiffnet.results.training import TrainingLog
+from stiffnet.train.identity import RUN
 from stiffnet.train.log import read_log, sealed_log
 from stiffnet.train.recipe_file import build_recipe
 from stiffnet.train.run_folder import RunFolder
-from stiffnet.words import listed
+from stiffnet.words import few, listed
 
 MOST = 10_000  # files that are looked at
 
@@ -126,9 +128,9 @@ def _results(path: Path, watcher: Watcher) -> Iterator[tuple[Record, Path]]:
             else:
                 strange.append(file)
     if strange:
-        others = f" and {len(strange) - 1:,} more" if len(strange) > 1 else ""
-        were = "were" if others else "was"
-        watcher.note(f"{strange[0]}{others} of {path} {were} passed over: not results of ours.")
+        were = "were" if len(strange) > 1 else "was"
+        shown = few(map(str, strange), 1)
+        watcher.note(f"{shown} of {path} {were} passed over: not results of ours.")
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -138,7 +140,7 @@ def _files(folder: Path) -> Iterator[Path]:
     if run.recipe.exists() and (run.log.exists() or run.finished):
         yield run.log
     records = [folder / name for name in names if name.endswith(".json")]
-    yield from (file for file in records if file.name not in ("run.json", "MANIFEST.json"))
+    yield from (file for file in records if file.name not in (RUN, MANIFEST))
     if run.recipe.exists() or any(_kind(file) in _WHOLE for file in records):
         return
     for name in names:
