@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from torch import nn
 import stiffnet
 from network.transformers_cases import DECODERS, ENCODERS, OTHERS, example, network
 from stiffnet.attention import Attention
+from stiffnet.attention.se import SE
 from stiffnet.errors import StepError
+from stiffnet.network import token_gates
 from stiffnet.network.attach import attach, attached, detach
 from tolerances import RTOL
 from trajectory.test_tokens import batch, clip, sentences
@@ -336,3 +339,9 @@ def test_half_precision_tells_encoders_from_decoders(case, causal, dtype):
     """Weights that are fresh, and so small that other tokens change less than the largest digit."""
     model = attach(network(case).to(dtype), "se", example=example(case, length=40))
     assert {m.tokens.causal for m in model.modules() if isinstance(m, Attention)} == {causal}
+
+
+def test_pairs_of_tokens_are_several_positions_for_each():
+    pairs = SimpleNamespace(name="pairs", shape=(2, 5, 5, 8))
+    with pytest.raises(StepError, match=r"has 25 positions .* several for each token"):
+        token_gates._refuse_causal(pairs, SE(8, channel_axis=-1), (1, 2), [5])

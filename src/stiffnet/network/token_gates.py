@@ -1,6 +1,7 @@
 """Gates on the tokens of a text: they read no padding, and in decoders nothing that comes later."""
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -108,8 +109,7 @@ def _refuse_causal(socket: Socket, gate: Attention, read: Axes, lengths: Sequenc
             f"{socket.name!r}, and the network is causal. Choose a module without one, such as "
             "'se' or 'ie', or `adaptor='narrow'` for StepNet."
         )
-    (axis,) = read
-    positions = socket.shape[axis]
+    positions = math.prod(socket.shape[axis] for axis in read)
     if positions not in lengths and not all(positions % length for length in lengths):
         raise StepError(
             f"{name} would read later tokens at step {socket.name!r}, which is causal and has "
