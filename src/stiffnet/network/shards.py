@@ -4,13 +4,12 @@ An index, ``*.index.json``, says in which file each tensor is. What it says and 
 must be the same.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-from msgspec import Struct
+from typing import Any
 
 from stiffnet.errors import CheckpointError, CorruptFileError
-from stiffnet.schema import parsed
 from stiffnet.words import few
 
 INDEX = ".index.json"
@@ -23,10 +22,6 @@ NAMES = (  # of a folder's weights, the first of them that is there
 )
 SUFFIXES = (".safetensors", ".pth", ".pt", ".ckpt", ".bin", ".pth.tar", INDEX)
 LARGEST = 64 * 2**20  # bytes of an index
-
-
-class _Index(Struct):
-    weight_map: dict[str, str]  # the file of each tensor
 
 
 def weights_in_folder(folder: Path) -> Path:
@@ -88,8 +83,11 @@ def _is_json(path: Path) -> bool:
 def _weight_map(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as stream:
-            names: dict[str, str] = parsed(stream.read(LARGEST), _Index).weight_map
-    except ValueError as error:
+            content: Any = json.loads(stream.read(LARGEST))
+        names = content["weight_map"]
+        if not all(isinstance(name, str) for pair in names.items() for name in pair):
+            raise TypeError
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise CorruptFileError(
             f"{path} is damaged or not a weights file: it is JSON without a `weight_map` of names "
             "to files. Give the weights, or the index that was written with them."
@@ -102,4 +100,4 @@ def _weight_map(path: Path) -> dict[str, str]:
             )
     if not names:
         raise CorruptFileError(f"{path} names no tensor. Download it again.")
-    return names
+    return dict(names)
