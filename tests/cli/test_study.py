@@ -48,7 +48,7 @@ def test_what_slurm_is_asked_for_is_pairs(answered, capsys):
     asked = answered(study_cases.study())
     assert main(["study", "all", "--launcher", "slurm", "--slurm", "partition=gpu"]) == 0
     assert asked["slurm"] == {"partition": "gpu"}
-    for wrong in ("gpu", "partition="):
+    for wrong in ("gpu", "partition=", "=gpu"):
         assert main(["study", "all", "--slurm", wrong]) == 2
         assert f"`--slurm {wrong}` has no value. Write `--slurm KEY=VALUE`." in (
             capsys.readouterr().err

@@ -238,3 +238,31 @@ def test_a_traced_graph_is_refused():
     with pytest.raises(StepError, match=r"3 of 3 steps.*graph of `torch.fx`.*before it is traced"):
         attach(model, Half, example=X)
     assert torch.equal(copy.deepcopy(model)(X), model(X))
+
+
+class Fused(nn.Module):
+    def forward(self, x):
+        return x + self.conv(x)
+
+
+class Fusing(nn.Module):
+    """Becomes another block by taking its class."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = layer()
+
+    def forward(self, x):
+        return x + self.conv(x)
+
+    def fuse(self):
+        self.__class__ = Fused
+
+
+def test_a_block_that_takes_another_class_to_be_fused_is_refused():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), Fusing(), Fusing()).eval()
+    attach(model, Half, example=X)
+    with pytest.raises(
+        StepError, match=r"The `fuse` of Fus.* knows nothing of the attached module"
+    ):
+        model[1].fuse()

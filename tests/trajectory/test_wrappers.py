@@ -124,3 +124,39 @@ def test_weights_that_a_mode_changes_are_given_back_bit_by_bit(frozen):
     assert [part.training for part in (model[0], model[0].layer, model[1])] == [
         not frozen, not frozen, True,
     ]  # fmt: skip
+
+
+class Exchanging(nn.Linear):
+    """Puts other dictionaries in the place of its own in every pass."""
+
+    def __init__(self):
+        super().__init__(3, 3)
+        self.register_buffer("count", torch.zeros(()))
+        self.runs = 0
+
+    def train(self, mode=True):
+        return super().train(mode)
+
+    def forward(self, x):
+        self._buffers = {"count": self.count + 1}
+        self._parameters = {name: nn.Parameter(p + 1) for name, p in self.named_parameters()}
+        self.__dict__ = {**vars(self), "runs": self.runs + 1, "new": 1}
+        return super().forward(x)
+
+
+def test_dictionaries_that_a_pass_exchanges_are_given_back():
+    model = nn.Sequential(Exchanging(), Residual()).eval()
+    before = copy.deepcopy(model.state_dict())
+    steps(model, torch.rand(2, 3))
+    assert model[0].runs == 0
+    assert not hasattr(model[0], "new")
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return x + self.linear(x).relu()

@@ -43,7 +43,7 @@ def pairs(
     found: dict[str, str] = {}
     for given in settings:
         field, sign, value = (part.strip() for part in given.partition("="))
-        if not sign or not (value or empty):
+        if not sign or not (empty or (field and value)):
             raise RecipeError(f"`{form.split()[0]} {given}` has no value. Write `{form}`.")
         if field in found:
             raise RecipeError(f"`{field}` is given twice. Keep one of the two.")

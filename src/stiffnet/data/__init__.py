@@ -154,7 +154,8 @@ def _open_digits(place: str, split: str | None) -> ImageSet:
 
 def _needed(name: str, place: str) -> Path:
     if not place:
-        raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`.")
+        alone = ", or the path alone" if name == "folder" else ""
+        raise DataError(f"`{name}` needs the folder with its files. Write `{name}:DIR`{alone}.")
     return Path(place)
 
 

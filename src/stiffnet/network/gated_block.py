@@ -208,9 +208,10 @@ def _checked(name: str) -> Callable[..., Any]:
     """A method by which blocks are copied or join their branches, seen to keep the gates."""
 
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = getattr(self.gated_class, name)(self, *args, **kwargs)
         gates = self.gated_plan.gates
-        if name not in _COPYING and isinstance(made, nn.Module) and made is not self:
+        made = getattr(self.gated_class, name)(self, *args, **kwargs)
+        another = isinstance(made, nn.Module) and made is not self
+        if name not in _COPYING and (another or gates_of(self) != gates):
             raise StepError(
                 f"The `{name}` of {type(self).__name__} makes a layer that knows nothing of the "
                 "attached module. Use `stiffnet.fold`, which leaves such a block as it is unless "

@@ -138,8 +138,8 @@ class _Norms(Recorder):
             self._first = self._hook(self.model, self._find)
         if not reads:
             self._hook(self.model, self._look)
-        for module in layers:
-            self._hook(module, self._hear)
+        for layer in layers:
+            self._hook(layer, self._hear)
         for module in around_layers(self.model) if layers else ():
             self._hook(module, lambda *_: self._heard.append(Heard()))
             self._pop_after(module, self._heard)

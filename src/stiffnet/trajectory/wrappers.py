@@ -127,18 +127,20 @@ def _own_state(model: nn.Module) -> Iterator[None]:
     switching = {
         part for module in model.modules() if _switches(module) for part in module.modules()
     }
-    whole: list[dict[str, Any]] = [vars(module) for module in modules]
-    whole += [module._parameters for module in modules if module in switching]
-    before = [(holder, _own(holder)) for holder in (*whole, *(m._buffers for m in modules))]
-    copies = [_copied(own) for _, own in before]
+    # By name, since code may put another dictionary in the place of each.
+    whole = [(module, "__dict__") for module in modules]
+    whole += [(module, "_parameters") for module in modules if module in switching]
+    holders = [*whole, *((module, "_buffers") for module in modules)]
+    before = [_own(getattr(*holder)) for holder in holders]
+    copies = [_copied(own) for own in before]
     try:
         yield
     finally:
         for holder in whole:  # in which nothing new stays
-            for name in _own(holder):
-                del holder[name]
-        for (holder, own), copy in zip(before, copies, strict=True):
-            holder.update(own)
+            for name in _own(getattr(*holder)):
+                del getattr(*holder)[name]
+        for holder, own, copy in zip(holders, before, copies, strict=True):
+            getattr(*holder).update(own)
             _refill(own, copy)
 
 
