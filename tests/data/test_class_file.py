@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from stiffnet.data.classes import match_classes, read_classes
+from stiffnet.data.class_file import read_classes
+from stiffnet.data.classes import match_classes
 from stiffnet.errors import DataError, StorageError
 
 FILES = {

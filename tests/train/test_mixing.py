@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from stiffnet.train.mixing import mix, mixings
 from stiffnet.train.recipe import Recipe
-from stiffnet.train.tasks.classify import Classify, mix, mixings
+from stiffnet.train.tasks.classify import Classify
 
 
 def batch(count=6, classes=4):

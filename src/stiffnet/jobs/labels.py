@@ -7,7 +7,8 @@ from torch import Tensor, tensor
 
 from stiffnet.data import Data
 from stiffnet.data.boxes import BoxedImages
-from stiffnet.data.classes import ClassNames, read_classes
+from stiffnet.data.class_file import read_classes
+from stiffnet.data.classes import ClassNames
 from stiffnet.data.folder import ImageFolder
 from stiffnet.network.classes import DATA, IMAGENET, Judging, imagenet, judging
 from stiffnet.network.loaded import LoadedModel
